@@ -777,6 +777,200 @@ def test_a_partition_that_was_detached_while_it_was_stopped(database, millrace, 
     assert process.stop() == 0
 
 
+ALIKE = ("CREATE TABLE {0} (id int PRIMARY KEY, name text, email text) PARTITION BY RANGE (id);"
+         "CREATE TABLE {0}_1 PARTITION OF {0} FOR VALUES FROM (0) TO (10)")
+BY_ROOT = "CREATE PUBLICATION {} FOR ALL TABLES WITH (publish_via_partition_root = {})"
+
+
+def swapped(table, one="name", other="email"):
+    return f"ALTER TABLE {table} RENAME {other} TO e; ALTER TABLE {table} RENAME {one} TO {other}; ALTER TABLE {table} RENAME e TO {one}"
+
+
+# What is made of a table with the columns of two that are partitioned; whether it may have been a partition.
+STAGED = {
+    "at-once": ("BEGIN; CREATE TABLE staging (LIKE b INCLUDING ALL); INSERT INTO staging VALUES (1, 'n', 'e'); DROP TABLE staging; COMMIT", True),
+    "by-and-by": ("CREATE TABLE staging (LIKE b INCLUDING ALL); INSERT INTO staging VALUES (1, 'n', 'e'); DROP TABLE staging", True),
+    "lives": ("CREATE TABLE staging (LIKE b); ALTER TABLE staging ALTER id SET STATISTICS 10, ALTER name SET STATISTICS 10, ALTER email SET STATISTICS 10;"
+              "ALTER TABLE staging ADD PRIMARY KEY (id); INSERT INTO staging VALUES (1, 'n', 'e')", False),
+}
+
+
+@pytest.mark.parametrize("rule", ["public.a:email=8", "public.c:email=8"])
+@pytest.mark.parametrize("via_root", ["true", "false"])
+@pytest.mark.parametrize("how", STAGED)
+def test_a_table_with_the_columns_of_two_stops_nothing(database, millrace, topic, how, via_root, rule):
+    """What the rules hide of one of them is hidden, where it may have been that one's partition; else it goes out as it is."""
+    database.run(ALIKE.format("a"))
+    database.run(ALIKE.format("b"))
+    database.run("CREATE TABLE m (id int PRIMARY KEY); CREATE TABLE c (id int PRIMARY KEY, email text)")
+    database.run(BY_ROOT.format(database.publication, via_root))
+    if via_root == "false":
+        rule = rule.replace("public.a:", "public.(a|b)_[0-9]+:")
+    process = millrace(tables=("public.*",), columns__mask=json.dumps([rule]), publication__via_partition_root=via_root).start().streaming()
+    database.run("INSERT INTO a VALUES (1, 'n', 'e'); INSERT INTO b VALUES (1, 'n', 'e')")
+    emptied(database)
+    assert process.stop() == 0
+    text, may_be_one = STAGED[how]
+    for one in [text] if how == "at-once" else text.split("; "):
+        database.run(one)
+    database.run("INSERT INTO m VALUES (1)")
+    process.start().streaming()
+    assert values(topic(database.topic("m")).take(1)) == [1]
+    hides = may_be_one and rule.startswith("public.a:")
+    assert topic(database.topic("staging")).take(1)[0].json["after"] == {"id": 1, "name": "n", "email": "********" if hides else "e"}
+    assert process.stop() == 0
+
+
+def test_a_partition_that_went_from_one_table_to_another_hides_what_both_do(database, millrace, topic):
+    database.run(ALIKE.format("a"))
+    database.run(ALIKE.format("b"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), columns__mask='["public.a:email=8", "public.b:name=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO a VALUES (1, 'n', 'hidden-1'); INSERT INTO b VALUES (1, 'hidden-2', 'e')")
+    emptied(database)
+    for text in ("DELETE FROM b", "ALTER TABLE b DETACH PARTITION b_1", "ALTER TABLE a ATTACH PARTITION b_1 FOR VALUES FROM (20) TO (30)",
+                 "INSERT INTO a VALUES (21, 'n', 'hidden-3')", "ALTER TABLE a DETACH PARTITION b_1", "INSERT INTO b_1 VALUES (22, 'hidden-4', 'hidden-5')"):
+        database.run(text)
+    assert topic(database.topic("b_1")).take(1)[0].json["after"] == {"id": 22, "name": "********", "email": "********"}
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("hides", ["exclude", "mask"])
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_the_publication_says_that_rows_come_by_the_root(database, millrace, topic, when, hides):
+    """And the file says nothing."""
+    database.run(ALIKE.format("t"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), **{f"columns__{hides}": '["public.t:email"]' if hides == "exclude" else '["public.t:email=8"]'}).start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
+    assert topic(database.topic("t")).take(1)[0].json["after"].get("email", "********") == "********"
+    emptied(database)
+    if when == "stopped":
+        assert process.stop() == 0
+    for text in ("ALTER TABLE t DETACH PARTITION t_1", "INSERT INTO t_1 VALUES (2, 'n', 'hidden-2')"):
+        database.run(text)
+    if when == "stopped":
+        process.start().streaming()
+    assert topic(database.topic("t_1")).take(1)[0].json["after"] == ({"id": 2, "name": "n"} if hides == "exclude" else {"id": 2, "name": "n", "email": "********"})
+    assert process.stop() == 0
+
+
+# What becomes of a partition after DETACH, and of a row that is written then; None: nothing goes out.
+TURNED = {
+    "swapped": (swapped("t_1") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3')", None),
+    "swapped-and-gone": (swapped("t_1") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3'); DROP TABLE t_1", None),
+    "others-swapped": (swapped("t_1", "name", "note") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3', 'o')", {"id": 3, "note": "n", "email": "********", "name": "o"}),
+    "one-dropped": ("ALTER TABLE t_1 DROP name; ALTER TABLE t_1 ADD other text; INSERT INTO t_1 VALUES (3, 'hidden-3', 'n', 'o')",
+                    {"id": 3, "email": "********", "note": "n", "other": "o"}),
+}
+# The partition's columns have other places than its table's.
+ORDERED = {
+    "as-they-are": ("INSERT INTO t_2 VALUES ('o', 'hidden-4', 'n', 13)", {"note": "o", "email": "********", "name": "n", "id": 13}),
+    "turned-round": (swapped("t_2", "note", "email") + "; INSERT INTO t_2 VALUES ('o', 'hidden-4', 'n', 13)", None),
+    "turned-round-to-the-table's": (swapped("t_2", "name", "email") + "; INSERT INTO t_2 VALUES ('o', 'hidden-4', 'n', 13)", None),
+}
+
+
+@pytest.mark.parametrize("when", ["running", "stopped", "listed-alone"])
+@pytest.mark.parametrize("how", [*TURNED, *ORDERED])
+def test_a_column_of_a_partition_is_hidden_by_its_number(database, millrace, topic, how, when):
+    """The table's columns have their names, and the partition's had them, too, as long as it was one."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, dropped text, name text, email text, note text) PARTITION BY RANGE (id); ALTER TABLE t DROP dropped;"
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);"
+                 "CREATE TABLE t_2 (note text, email text, name text, id int PRIMARY KEY); ALTER TABLE t ATTACH PARTITION t_2 FOR VALUES FROM (10) TO (20)")
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("t",) if when == "listed-alone" else ("public.*",), columns__mask='["public.t:email=8"]',
+                       publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1', 'o')")
+    assert topic(database.topic("t")).take(1)[0].json["after"]["email"] == "********"
+    emptied(database)
+    if when == "stopped":
+        assert process.stop() == 0
+    table = "t_1" if how in TURNED else "t_2"
+    text, row = {**TURNED, **ORDERED}[how]
+    change = f"ALTER TABLE t DETACH PARTITION {table}; {text}"
+    for one in [f"BEGIN; {change}; COMMIT"] if when == "listed-alone" and row is None else change.split("; "):
+        database.run(one)
+    if when == "stopped":
+        process.start()
+    if row is None:
+        assert process.ended(60) == 65
+        assert "hidden-" not in "".join(process.lines) and database.topic(table) not in database.topics()
+    elif when == "listed-alone":  # not of "tables" any more
+        emptied(database)
+        assert process.stop() == 0
+    else:
+        assert topic(database.topic(table)).take(1)[0].json["after"] == row
+        assert process.stop() == 0
+
+
+def test_the_stream_shows_a_partition_that_is_gone(database, millrace, topic):
+    """Its columns are not its table's by then, and no catalog ever knew it."""
+    database.run(ALIKE.format("t"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("BEGIN; CREATE TABLE x PARTITION OF t FOR VALUES FROM (10) TO (20); INSERT INTO t VALUES (11, 'n', 'hidden-1');"
+                 "ALTER TABLE t DETACH PARTITION x; ALTER TABLE x ALTER name TYPE varchar; INSERT INTO x VALUES (12, 'n', 'hidden-2');"
+                 "ALTER TABLE x ADD more int; INSERT INTO x VALUES (13, 'n', 'hidden-3', 1); DROP TABLE x; COMMIT")
+    records = topic(database.topic("x")).take(2)
+    assert [record.json["after"]["email"] for record in records] == ["********"] * 2
+    assert process.stop() == 0
+
+
+COPIED = {
+    "always": {"snapshot__mode": '"always"'},
+    "added": {"snapshot__added_tables": "true"},
+    "asked": {},
+}
+
+
+@pytest.mark.parametrize("how", COPIED)
+def test_a_copy_hides_what_a_former_partition_did(database, millrace, topic, how):
+    """It was made and detached while nobody saw it. A table that was none goes out as it is."""
+    database.run(ALIKE.format("t"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true", **COPIED[how]).start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
+    emptied(database)
+    assert process.stop() == 0
+    for text in ("CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20)", "INSERT INTO t VALUES (11, 'n', 'hidden-2')", "ALTER TABLE t DETACH PARTITION t_2",
+                 "CREATE TABLE plain (LIKE t INCLUDING ALL)", "INSERT INTO plain VALUES (12, 'n', 'e')"):
+        database.run(text)
+    process.start().streaming()
+    if how == "asked":
+        body = json.dumps({"type": "start", "tables": ["public.t_2", "public.plain"]})
+        assert process.get("/api/snapshot", method="POST", body=body).status == 200
+    (record,) = [one for one in topic(database.topic("t_2")).take(1) if one.json["op"] == "r"]
+    assert record.json["after"] == {"id": 11, "name": "n", "email": "********"}
+    assert topic(database.topic("plain")).take(1)[0].json["after"] == {"id": 12, "name": "n", "email": "e"}
+    assert process.stop() == 0
+
+
+def test_a_copy_fails_where_the_stream_would_end(database, millrace, topic):
+    database.run(ALIKE.format("t"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
+    emptied(database)
+    for text in ("ALTER TABLE t DETACH PARTITION t_1", *swapped("t_1").split("; ")):
+        database.run(text)
+    assert process.get("/api/snapshot", method="POST", body=json.dumps({"type": "start", "tables": ["public.t_1"]})).status == 200
+    assert "hidden at this place of the stream" in process.wait_for("incremental_failed")["message"]
+    emptied(database)
+    assert database.topic("t_1") not in database.topics()
+    assert process.stop() == 0
+
+
+def test_a_copy_at_the_beginning_hides_what_a_former_partition_did(database, millrace, topic):
+    database.run(ALIKE.format("t"))
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1'); CREATE TABLE plain (LIKE t INCLUDING ALL); INSERT INTO plain VALUES (1, 'n', 'e')")
+    database.run("ALTER TABLE t DETACH PARTITION t_1")
+    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true", snapshot__mode='"initial"').start().streaming()
+    assert topic(database.topic("t_1")).take(1)[0].json["after"]["email"] == "********"
+    assert topic(database.topic("plain")).take(1)[0].json["after"]["email"] == "e"
+    assert process.stop() == 0
+
+
 def emptied(database):
     confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
 

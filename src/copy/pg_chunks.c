@@ -178,6 +178,7 @@ static uint32_t pg_chunks_take_tables(const struct mr_chunk_reader *reader,
 struct description {
     struct mr_pg_columns columns;
     char root_schema[MR_IDENTIFIER_MAX + 1], root_table[MR_IDENTIFIER_MAX + 1];
+    struct mr_origins origins;
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation view;
 };
@@ -466,14 +467,15 @@ static mr_status pg_chunks_read_table(struct mr_chunk_reader *reader,
                                       const struct mr_chunk_table *table,
                                       struct description *description, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the table to copy", "ssSSS", 0, 1};
+    static const struct mr_pg_shape shape = {"the table to copy", "ssSnSS", 0, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
     mr_sql_format(&sql,
-                  " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid), n.nspname,"
-                  " r.relname FROM sent s JOIN pg_class c ON c.oid = s.oid LEFT JOIN pg_class r"
+                  " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid),"
+                  " coalesce(r.oid, 0)::bigint, n.nspname, r.relname FROM sent s JOIN pg_class c "
+                  "ON c.oid = s.oid LEFT JOIN pg_class r"
                   " ON c.relispartition AND r.oid = pg_partition_root(c.oid) LEFT JOIN"
                   " pg_namespace n ON n.oid = r.relnamespace WHERE c.oid = %u",
                   table->oid);
@@ -492,20 +494,23 @@ static mr_status pg_chunks_read_table(struct mr_chunk_reader *reader,
         .columns = description->columns.columns,
         .key_columns = description->key,
     };
-    if (mr_pg_result_value(result, 0, 4) != NULL) { /* the rules for that are about it, too */
+    struct mr_origins *origins = &description->origins;
+    if (mr_pg_result_value(result, 0, 5) == NULL) {
+        MR_TRY(mr_pg_captured_guess(reader->conn, &reader->options, table->oid, ret_error));
+    } else { /* the rules for that are about it, too */
         snprintf(description->root_schema, sizeof(description->root_schema), "%s",
-                 mr_pg_result_value(result, 0, 3));
-        snprintf(description->root_table, sizeof(description->root_table), "%s",
                  mr_pg_result_value(result, 0, 4));
-        description->view.root_schema = description->root_schema;
-        description->view.root_table = description->root_table;
+        snprintf(description->root_table, sizeof(description->root_table), "%s",
+                 mr_pg_result_value(result, 0, 5));
+        origins->count = 1;
+        origins->items[0] = (struct mr_origin){.oid = (uint32_t)mr_pg_result_number(result, 0, 3),
+                                               .schema = description->root_schema,
+                                               .table = description->root_table};
     }
-    struct mr_kin_root kin;
-    if (mr_kin_find(reader->options.kin, table->oid, &kin)) {
-        description->view.root_schema = kin.schema;
-        description->view.root_table = kin.table;
-        description->view.is_part = kin.table == NULL;
-    }
+    description->view.is_part =
+        mr_kin_find(reader->options.kin, table->oid, origins) && origins->count == 0;
+    description->view.origins = origins->items;
+    description->view.origin_count = origins->count;
     MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->columns,
                               ret_error));
     bool has_columns = description->columns.oid == table->oid;

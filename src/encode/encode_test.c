@@ -616,6 +616,35 @@ static void test_columns_shaped(void **state)
                   "{\"id\":\"13d28fed9becbe6637ef6b017fbefef73b2b907e25eb00396f7c2675623e87f6\"");
 }
 
+/* What a partition's table hides, and each that it may be of; lists of what is sent count apart. */
+static void test_columns_of_a_partition(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_origin origins[] = {{.schema = "public", .table = "one"},
+                                        {.schema = "public", .table = "two"}};
+    struct mr_column_rule rules[] = {rule_for(MR_COLUMN_MASK, "v", 3),
+                                     rule_for(MR_COLUMN_EXCLUDE, "b", 0),
+                                     rule_for(MR_COLUMN_MASK, "f", 1)};
+    rules[0].table.table.text = "one";
+    rules[1].table.table.text = "two";
+    rules[2].table.table.text = "three";
+    fixture->relation.origins = origins;
+    fixture->relation.origin_count = MR_ARRAY_LEN(origins);
+    assert_shaped(fixture, rules, 3, "\"after\":{\"id\":7,\"v\":\"***\",\"f\":1.5},");
+    struct mr_column_rule lists[] = {
+        rule_for(MR_COLUMN_INCLUDE, "v", 0), rule_for(MR_COLUMN_INCLUDE, "f", 0),
+        rule_for(MR_COLUMN_INCLUDE, "f", 0), rule_for(MR_COLUMN_INCLUDE, "b", 0)};
+    lists[0].table.table.text = lists[1].table.table.text = "one";
+    lists[2].table.table.text = "two";
+    assert_shaped(fixture, lists, 3, "\"after\":{\"id\":7,\"f\":1.5},");
+    /* Its own list is one more, of whatever it is a partition. */
+    assert_shaped(fixture, lists, 4, "\"after\":{\"id\":7,\"f\":1.5,\"b\":null},");
+    fixture->relation.origin_count = 1;
+    assert_shaped(fixture, lists, 3, "\"a\xc3\xa9xyz\",\"f\":1.5},");
+    fixture->relation.origin_count = 0;
+    assert_shaped(fixture, rules, 3, "\"b\":null}");
+}
+
 static void test_columns_of_the_key_stay(void **state)
 {
     struct fixture *fixture = *state;
@@ -2093,6 +2122,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_transaction_copies_and_messages, encode_test_setup,
                                         encode_test_teardown),
         cmocka_unit_test_setup_teardown(test_transaction_tables_in_order, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_columns_of_a_partition, encode_test_setup,
                                         encode_test_teardown),
         cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, encode_test_setup,
                                         encode_test_teardown),

@@ -79,8 +79,7 @@ static uint32_t mark_of_rule(const struct mr_column_rule *rule)
 
 static bool rule_is_about(const struct mr_column_rule *rule, const char *schema, const char *table)
 {
-    return table != NULL &&
-           mr_table_pattern_matches(&rule->table, mr_slice_of(schema), mr_slice_of(table));
+    return mr_table_pattern_matches(&rule->table, mr_slice_of(schema), mr_slice_of(table));
 }
 
 /* The marks of the rules about it, or about what it is a partition of; the caller's. */
@@ -90,8 +89,12 @@ static char *rule_marks(const struct mr_hidden *hidden, const struct mr_relation
     mr_text_string(&marks, "");
     for (uint32_t i = 0; i < hidden->rule_count; i++) {
         const struct mr_column_rule *rule = &hidden->rules[i];
-        if (rule_is_about(rule, relation->schema, relation->table) ||
-            rule_is_about(rule, relation->root_schema, relation->root_table)) {
+        bool is_about = rule_is_about(rule, relation->schema, relation->table);
+        for (uint32_t k = 0; k < relation->origin_count && !is_about; k++) {
+            const struct mr_origin *origin = &relation->origins[k];
+            is_about = rule_is_about(rule, origin->schema, origin->table);
+        }
+        if (is_about) {
             mr_text_format(&marks, marks.len == 0 ? "%" PRIx32 : " %" PRIx32, mark_of_rule(rule));
         }
     }
@@ -206,18 +209,40 @@ static bool was_before(const struct seen *seen, uint32_t seen_end, const struct 
     return at == end;
 }
 
+static bool seen_has(const struct seen *seen, uint32_t end, const char *column)
+{
+    for (uint32_t i = 0; i < end; i++) {
+        if (strcmp(column, seen->columns[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a column that is shown after `at` may be one that was at `i`: it was before that, which
+ * now stands for another one, or it is new, and one of those before is gone. */
+static bool may_be_after(const struct seen *seen, uint32_t i, const struct mr_relation *now,
+                         uint32_t at, const bool *hides)
+{
+    for (uint32_t k = at + 1; k < now->column_count; k++) {
+        const char *name = now->columns[k].name;
+        if (!hides[k] &&
+            (seen_has(seen, i, name) || (at < i && !seen_has(seen, seen->count, name)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether it is hidden still: by its name, or by one that no column had. */
 static bool is_still_hidden(const struct seen *seen, uint32_t i, const struct mr_relation *now,
                             const bool *hides)
 {
     for (uint32_t at = 0; at < now->column_count; at++) {
         const char *name = now->columns[at].name;
-        bool may_be_it = strcmp(name, seen->columns[i]) == 0;
-        bool is_new = true;
-        for (uint32_t k = 0; k < seen->count; k++) {
-            is_new &= strcmp(name, seen->columns[k]) != 0;
-        }
-        if (hides[at] && (may_be_it || is_new) && was_before(seen, i, now, at)) {
+        bool may_be_it = strcmp(name, seen->columns[i]) == 0 || !seen_has(seen, seen->count, name);
+        if (hides[at] && may_be_it && was_before(seen, i, now, at) &&
+            !may_be_after(seen, i, now, at, hides)) {
             return true;
         }
     }
@@ -241,14 +266,36 @@ static const char *doubtful_of(const struct seen *seen, const struct mr_relation
     return NULL;
 }
 
-/* A column that was hidden, and may be one that is shown; NULL: none. */
-static const char *shown_of(const struct seen *seen, const struct mr_places *places,
-                            const bool *hides)
+/* Which number a partition's column has that is that one of its table: 0: it has none; UINT32_MAX:
+ * that is not known. */
+static uint32_t number_in_part(const char *numbers, uint32_t number)
+{
+    if (numbers[0] == '\0') {
+        return number;
+    }
+    uint32_t last = 0;
+    for (const char *at = numbers; *at != '\0';) {
+        char *end;
+        last = (uint32_t)strtoul(at, &end, 10);
+        uint32_t own = *end == ':' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
+        if (last == number || end == at) {
+            return end == at ? UINT32_MAX : own;
+        }
+        at = end + (*end == ',');
+    }
+    return number > last ? UINT32_MAX : 0; /* it came later */
+}
+
+/* A column that was hidden, and may be one that is shown; NULL: none. `numbers`: of a partition of
+ * what was seen, as those of mr_origin. */
+static const char *shown_of(const struct seen *seen, const char *numbers,
+                            const struct mr_places *places, const bool *hides)
 {
     const struct mr_relation *now = places->now;
     for (uint32_t i = 0; i < seen->number_count; i++) {
+        uint32_t number = number_in_part(numbers, seen->numbers[i].number);
         for (uint32_t a = 0; a < now->attribute_count; a++) {
-            bool is_it = now->attributes[a].number == seen->numbers[i].number;
+            bool is_it = now->attributes[a].number == number;
             for (uint32_t c = 0; is_it && c < now->column_count; c++) {
                 if (!hides[c] && mr_places_may_be(places, a, c)) {
                     return seen->numbers[i].name;
@@ -265,7 +312,16 @@ static bool rule_names(const struct mr_column_rule *rule, const char *schema, co
            strcmp(rule->table.table.text, table) == 0;
 }
 
-/* A rule that names this table and one column, which the table does not have. */
+static bool rule_names_any(const struct mr_column_rule *rule, const struct mr_relation *now)
+{
+    bool names = rule_names(rule, now->schema, now->table);
+    for (uint32_t i = 0; i < now->origin_count && !names; i++) {
+        names = rule_names(rule, now->origins[i].schema, now->origins[i].table);
+    }
+    return names;
+}
+
+/* A rule that names this table, or what it is of, and one column, which the table does not have. */
 static const char *missing_of(const struct mr_hidden *hidden, const struct mr_relation *now,
                               const char *topic)
 {
@@ -276,9 +332,7 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
                         mr_pattern_is_name(&rule->table.schema) &&
                         mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
         uint32_t column;
-        if (is_about &&
-            (rule_names(rule, now->schema, now->table) ||
-             (now->root_table != NULL && rule_names(rule, now->root_schema, now->root_table))) &&
+        if (is_about && rule_names_any(rule, now) &&
             !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column)) {
             return rule->column.text;
         }
@@ -357,6 +411,49 @@ static void number_seen(struct seen *made, const struct seen *before,
     }
 }
 
+/* Of whichever stream. */
+static const struct seen *seen_learned(const struct mr_hidden *hidden, uint32_t oid)
+{
+    const struct seen *learned = find_seen(hidden, oid, NULL, "");
+    return learned != NULL && learned->is_learned ? learned : NULL;
+}
+
+static const struct seen *seen_origin(const struct mr_hidden *hidden,
+                                      const struct mr_origin *origin, const char *topic)
+{
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", origin->schema, origin->table);
+    const struct seen *seen = find_seen(hidden, origin->oid, NULL, topic);
+    seen = seen != NULL ? seen : find_seen(hidden, 0, name.data, topic);
+    return seen != NULL ? seen : seen_learned(hidden, origin->oid);
+}
+
+/* Whether numbers tell which of its columns are those that were hidden of that. */
+static bool numbers_tell(const struct seen *seen, const struct mr_origin *origin)
+{
+    bool tell = seen->is_numbered && seen->oid == origin->oid && origin->numbers != NULL;
+    for (uint32_t i = 0; tell && i < seen->number_count; i++) {
+        tell = number_in_part(origin->numbers, seen->numbers[i].number) != UINT32_MAX;
+    }
+    return tell;
+}
+
+static void number_origins(const struct mr_hidden *hidden, struct seen *made,
+                           const struct mr_relation *now)
+{
+    for (uint32_t i = 0; i < now->origin_count; i++) {
+        const struct mr_origin *origin = &now->origins[i];
+        const struct seen *seen = seen_origin(hidden, origin, made->topic);
+        bool tell = seen != NULL && numbers_tell(seen, origin);
+        for (uint32_t k = 0; tell && k < seen->number_count; k++) {
+            uint32_t number = number_in_part(origin->numbers, seen->numbers[k].number);
+            if (number != 0) {
+                hidden_add_number(made, number, seen->numbers[k].name);
+            }
+        }
+    }
+}
+
 static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
                       const struct mr_places *places, const char *name, const char *topic,
                       const bool *hides)
@@ -365,12 +462,6 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
     bool matters = hides_any(hides, now->column_count) || find_seen(hidden, 0, name, topic) != NULL;
     if (seen == NULL && !matters) {
         return;
-    }
-    if (seen == NULL) {
-        hidden_drop_oldest(hidden, name, topic);
-        MR_GROW(hidden->seen, hidden->room, hidden->count + 1);
-        seen = &hidden->seen[hidden->count++];
-        *seen = (struct seen){0};
     }
     struct seen made = {.oid = now->oid,
                         .name = MR_STRDUP(name),
@@ -383,7 +474,14 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
         made.hides[i] = hides[i];
     }
     made.rules = rule_marks(hidden, now);
-    number_seen(&made, seen, places);
+    number_seen(&made, seen == NULL ? &(struct seen){0} : seen, places);
+    number_origins(hidden, &made, now);
+    if (seen == NULL) {
+        hidden_drop_oldest(hidden, name, topic);
+        MR_GROW(hidden->seen, hidden->room, hidden->count + 1);
+        hidden->seen[hidden->count++] = made;
+        return;
+    }
     seen_done(seen);
     *seen = made;
 }
@@ -410,6 +508,22 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
                    before == NULL ? "" : before, now->schema, now->table, column);
 }
 
+/* A column that was hidden of what the table is of, and may be shown; NULL: none. Names decide
+ * where numbers can't, if `by_names`: what is known of the table itself counts for more. */
+static const char *lost_of_origin(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                  const struct mr_origin *origin, const struct mr_places *places,
+                                  const char *topic, const bool *hides, bool by_names)
+{
+    const struct seen *seen = seen_origin(hidden, origin, topic);
+    if (seen == NULL) {
+        return NULL;
+    }
+    if (places != NULL && numbers_tell(seen, origin)) {
+        return shown_of(seen, origin->numbers, places, hides);
+    }
+    return by_names ? doubtful_of(seen, now, hides) : NULL;
+}
+
 /* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
  * have them; else names decide. */
 static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
@@ -423,18 +537,13 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
         column = missing_of(hidden, now, topic);
     }
-    if (by_oid == NULL) { /* of whichever stream */
-        const struct seen *learned = find_seen(hidden, now->oid, NULL, "");
-        by_oid = learned != NULL && learned->is_learned ? learned : NULL;
-    }
-    if (by_oid == NULL && column == NULL && now->root_table != NULL) {
-        MR_TEXT(root);
-        mr_text_format(&root, "%s.%s", now->root_schema, now->root_table);
-        const struct seen *by_root = find_seen(hidden, 0, root.data, topic);
-        column = by_root == NULL ? NULL : doubtful_of(by_root, now, hides);
+    by_oid = by_oid != NULL ? by_oid : seen_learned(hidden, now->oid);
+    for (uint32_t i = 0; i < now->origin_count && column == NULL; i++) {
+        column =
+            lost_of_origin(hidden, now, &now->origins[i], places, topic, hides, by_oid == NULL);
     }
     if (by_oid != NULL && column == NULL) {
-        column = places == NULL ? NULL : shown_of(by_oid, places, hides);
+        column = places == NULL ? NULL : shown_of(by_oid, "", places, hides);
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
             column = doubtful_of(by_oid, now, hides);
         }
@@ -552,7 +661,7 @@ static mr_status judge_parts(const struct mr_hidden *hidden, const struct mr_rel
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error)
 {
-    if (relation->is_part && relation->root_table == NULL && !all_name(hidden, relation)) {
+    if (relation->is_part && relation->origin_count == 0 && !all_name(hidden, relation)) {
         MR_TRY(rootless(hidden, relation, ret_error));
     }
     topic = topic == NULL ? "" : topic;
@@ -573,12 +682,15 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
 void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
 {
     const struct mr_table_ref own = {relation->schema, relation->table};
-    const struct mr_table_ref root = {relation->root_schema, relation->root_table};
     bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
         const char *column = relation->columns[i].name;
-        hides[i] = rules_hide(hidden, &own, "", column) ||
-                   (root.table != NULL && rules_hide(hidden, &root, "", column));
+        hides[i] = rules_hide(hidden, &own, "", column);
+        for (uint32_t k = 0; k < relation->origin_count && !hides[i]; k++) {
+            const struct mr_table_ref of = {relation->origins[k].schema,
+                                            relation->origins[k].table};
+            hides[i] = rules_hide(hidden, &of, "", column);
+        }
     }
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);

@@ -11,8 +11,8 @@ static const struct mr_column_rule rules[] = {
 static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const char *table,
                                   const char *const *columns, uint32_t count)
 {
-    struct mr_column view_columns[4] = {0};
-    bool hides[4];
+    struct mr_column view_columns[5] = {0};
+    bool hides[5];
     struct mr_error error;
     struct mr_relation view = {.oid = oid,
                                .schema = "public",
@@ -26,25 +26,25 @@ static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const 
     return mr_hidden_look(hidden, &view, NULL, hides, &error);
 }
 
-/* The same, of table 1, with what the catalog knows of the columns: by number, a name, "?" (any) or
- * NULL (none any more). */
-static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attributes,
-                               uint32_t attribute_count, const char *const *columns, uint32_t count)
+/* The same, of that table, with what the catalog knows of the columns: by number, a name, "?" (any)
+ * or NULL (none any more). */
+static mr_status look_view(struct mr_hidden *hidden, struct mr_relation *view,
+                           const char *const *attributes, uint32_t attribute_count,
+                           const char *const *columns, uint32_t count)
 {
     struct mr_column view_columns[4] = {0};
     struct mr_attribute known[8];
     bool hides[4];
     struct mr_error error;
-    struct mr_relation view = {.oid = 1,
-                               .schema = "public",
-                               .table = "users",
-                               .columns = view_columns,
-                               .column_count = count,
-                               .attributes = known};
+    view->schema = "public";
+    view->columns = view_columns;
+    view->column_count = count;
+    view->attributes = known;
+    view->attribute_count = 0;
     for (uint32_t i = 0; i < attribute_count; i++) {
         if (attributes[i] != NULL) {
             bool is_any = strcmp(attributes[i], "?") == 0;
-            known[view.attribute_count++] =
+            known[view->attribute_count++] =
                 (struct mr_attribute){.number = i + 1, .name = is_any ? NULL : attributes[i]};
         }
     }
@@ -52,7 +52,14 @@ static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attr
         hides[i] = columns[i][0] == '-';
         view_columns[i].name = columns[i] + hides[i];
     }
-    return mr_hidden_look(hidden, &view, NULL, hides, &error);
+    return mr_hidden_look(hidden, view, NULL, hides, &error);
+}
+
+static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attributes,
+                               uint32_t attribute_count, const char *const *columns, uint32_t count)
+{
+    struct mr_relation view = {.oid = 1, .table = "users"};
+    return look_view(hidden, &view, attributes, attribute_count, columns, count);
 }
 
 #define TEXTS(...)                                                                                 \
@@ -198,6 +205,106 @@ static void test_hidden_look_numbers(void **state)
     }
 }
 
+/* A partition by its own name, the first time that it is seen: of table 1, users, where email had
+ * the number 2. */
+static void test_hidden_look_origins(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *numbers;
+        const char *attributes[5]; /* by number, "": there are no more */
+        const char *columns[4];
+        mr_status expected;
+    } cases[] = {
+        {"", {"id", "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
+        {"", {"id", "note", "email", ""}, {"id", "note", "-email"}, MR_ERR_POISON},
+        {"", {"id", "email", NULL, "x", ""}, {"id", "-email", "x"}, MR_OK},
+        {"1:3,2:1,3:2", {"email", "note", "id", ""}, {"-email", "note", "id"}, MR_OK},
+        {"1:3,2:1,3:2", {"note", "email", "id", ""}, {"note", "-email", "id"}, MR_ERR_POISON},
+        {"1:1,3:2", {"id", "note", ""}, {"id", "note"}, MR_ERR_POISON}, /* a rule names it */
+        {"1:1,2:3,3:4", {"id", NULL, "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
+        {"1:1,2:3,3:4", {"id", NULL, "note", "email", ""}, {"id", "note", "-email"}, MR_ERR_POISON},
+        /* Names decide: numbers are not known, or from before the table got the column. */
+        {NULL, {"id", "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
+        {NULL, {"id", "note", "email", ""}, {"id", "note", "-email"}, MR_ERR_POISON},
+        {"1:1", {"id", "note", "email", ""}, {"id", "note", "-email"}, MR_ERR_POISON},
+        {"1:1", {"id", "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
+        {"what", {"id", "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        assert_int_equal(
+            look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
+            MR_OK);
+        const struct mr_origin origins[] = {
+            {.oid = 7, .schema = "public", .table = "others"},
+            {.oid = 1, .schema = "public", .table = "users", .numbers = cases[i].numbers}};
+        uint32_t attributes = 0, columns = 0;
+        while (cases[i].attributes[attributes] == NULL || cases[i].attributes[attributes][0] != 0) {
+            attributes++;
+        }
+        while (columns < 4 && cases[i].columns[columns] != NULL) {
+            columns++;
+        }
+        struct mr_relation view = {
+            .oid = 2, .table = "spring", .origins = origins, .origin_count = MR_ARRAY_LEN(origins)};
+        if (look_view(hidden, &view, cases[i].attributes, attributes, cases[i].columns, columns) !=
+            cases[i].expected) {
+            fail_msg("case %zu", i);
+        }
+        mr_hidden_free(hidden);
+    }
+}
+
+/* What was known by the table's numbers is known by the partition's from then on. */
+static void test_hidden_look_origins_stay(void **state)
+{
+    (void)state;
+    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+    const struct mr_origin origin = {
+        .oid = 1, .schema = "public", .table = "users", .numbers = "1:2,2:1"};
+    struct mr_relation view = {.oid = 2, .table = "spring", .origins = &origin, .origin_count = 1};
+    assert_int_equal(
+        look_view(hidden, &view, TEXTS("email", "id", "x"), TEXTS("-email", "id", "-x")), MR_OK);
+    view.origin_count = 0;
+    assert_int_equal(
+        look_view(hidden, &view, TEXTS("x", "id", "email"), TEXTS("x", "id", "-email")),
+        MR_ERR_POISON);
+    mr_hidden_free(hidden);
+}
+
+/* By names alone: the catalog does not know the table any more. */
+static void test_hidden_look_places(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *columns[5];
+        mr_status expected;
+    } cases[] = {
+        {{"id", "name", "-email", "note"}, MR_OK},
+        {{"id", "name", "-email", "note", "more"}, MR_OK},
+        {{"id", "name", "-email"}, MR_OK},
+        {{"id", "-email", "note"}, MR_OK},
+        {{"id", "-email", "name", "note"}, MR_ERR_POISON}, /* swapped */
+        {{"id", "-email", "more", "note"}, MR_ERR_POISON}, /* renamed, and name took its name */
+        {{"id", "-email", "-more", "note"}, MR_OK},
+        {{"name", "-email", "note", "id"}, MR_ERR_POISON},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        assert_int_equal(LOOK(1, "users", "id", "name", "-email", "note"), MR_OK);
+        uint32_t columns = 0;
+        while (columns < 5 && cases[i].columns[columns] != NULL) {
+            columns++;
+        }
+        if (hidden_test_look(hidden, 1, "users", cases[i].columns, columns) != cases[i].expected) {
+            fail_msg("case %zu", i);
+        }
+        mr_hidden_free(hidden);
+    }
+}
+
 /* It comes back under another name, after versions that did not have it. */
 static void test_hidden_look_numbers_stay(void **state)
 {
@@ -249,11 +356,12 @@ static void learn(struct mr_hidden *hidden, uint32_t oid, const char *table, con
 {
     struct mr_column columns[] = {{.name = "id"}, {.name = "email"}, {.name = "note"}};
     const struct mr_attribute attributes[] = {{1, "id"}, {2, "email"}, {3, "note"}};
+    const struct mr_origin origin = {.schema = "public", .table = root};
     mr_hidden_learn(hidden, &(struct mr_relation){.oid = oid,
                                                   .schema = "public",
                                                   .table = table,
-                                                  .root_schema = "public",
-                                                  .root_table = root,
+                                                  .origins = &origin,
+                                                  .origin_count = root != NULL,
                                                   .columns = columns,
                                                   .column_count = MR_ARRAY_LEN(columns),
                                                   .attributes = attributes,
@@ -375,6 +483,9 @@ int main(void)
         cmocka_unit_test(test_hidden_look_first_sight),
         cmocka_unit_test(test_hidden_look_parts),
         cmocka_unit_test(test_hidden_look_numbers),
+        cmocka_unit_test(test_hidden_look_origins),
+        cmocka_unit_test(test_hidden_look_origins_stay),
+        cmocka_unit_test(test_hidden_look_places),
         cmocka_unit_test(test_hidden_learn),
         cmocka_unit_test(test_hidden_learn_is_not_seen),
         cmocka_unit_test(test_hidden_take_with_other_rules),

@@ -165,6 +165,13 @@ struct mr_table_ref {
     const char *schema, *table;
 };
 
+/* What a table is a partition of, or was. `numbers`: which column is which, NULL: not known; "":
+ * they have the same numbers; else pairs of the other table's and this one's, "1:1,4:3". */
+struct mr_origin {
+    uint32_t oid;
+    const char *schema, *table, *numbers;
+};
+
 struct mr_relation {
     uint32_t oid;
     const char *schema;
@@ -185,10 +192,12 @@ struct mr_relation {
     bool is_narrowed; /* its identity is what all its partitions' have of it; */
     uint32_t narrows; /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
-    /* It is passed on as a partition's, though by its own name; of which table, as its name was
-     * (NULL: one of several). */
+    /* It is passed on as a partition's, though by its own name. */
     bool is_part;
-    const char *root_schema, *root_table;
+    /* Of which table, by the name that it had, or of which it may be: what is said of one of them
+     * is said of this one. A partition without any is of one that is not known. */
+    uint32_t origin_count;
+    const struct mr_origin *origins;
     /* Which of the table's columns these are, by number: all that it may have had. None: not asked
      * (no rules for columns), or the catalog does not know the table any more. */
     uint32_t attribute_count;

@@ -6,22 +6,25 @@
 /* Names can be long; the record that they are stored in must fit. */
 enum { KIN_BYTES_MAX = 96 * 1024 };
 
-/* The first stands for one of several. */
+/* The first stands for one that is not known. */
 struct root {
     uint32_t oid;
     char *schema, *table;
 };
 
+/* One that may be of several has an entry for each. */
 struct part {
     uint32_t oid;
-    uint32_t root;
-    mr_lsn gone; /* seen so then; 0: it exists */
+    uint32_t root, numbers; /* by their places among those */
+    mr_lsn gone;            /* seen so then; 0: it exists */
 };
 
 struct mr_kin {
     pthread_mutex_t lock;
     struct root *roots;
     uint32_t root_count, root_room;
+    char **numbers; /* as those of mr_origin, each once; the first is NULL */
+    uint32_t number_count, number_room;
     struct part *parts; /* in the order of their OIDs */
     uint32_t count, room;
     bool is_cut;     /* what was stored did not have all */
@@ -35,6 +38,8 @@ struct mr_kin *mr_kin_new(void)
     pthread_mutex_init(&kin->lock, NULL);
     MR_GROW(kin->roots, kin->root_room, 1);
     kin->roots[kin->root_count++] = (struct root){0};
+    MR_GROW(kin->numbers, kin->number_room, 1);
+    kin->numbers[kin->number_count++] = NULL;
     return kin;
 }
 
@@ -47,18 +52,39 @@ void mr_kin_free(struct mr_kin *kin)
         free(kin->roots[i].schema);
         free(kin->roots[i].table);
     }
+    for (uint32_t i = 0; i < kin->number_count; i++) {
+        free(kin->numbers[i]);
+    }
     free(kin->roots);
+    free(kin->numbers);
     free(kin->parts);
     free(kin->stored);
     pthread_mutex_destroy(&kin->lock);
     free(kin);
 }
 
-static struct part *part_of(const struct mr_kin *kin, uint32_t oid)
+/* The place of its first entry, or where that would be. */
+static uint32_t kin_place(const struct mr_kin *kin, uint32_t oid)
 {
-    return kin->count == 0
-               ? NULL
-               : bsearch(&oid, kin->parts, kin->count, sizeof(*kin->parts), mr_u32_compare);
+    uint32_t begin = 0, end = kin->count;
+    while (begin < end) {
+        uint32_t middle = begin + (end - begin) / 2;
+        if (kin->parts[middle].oid < oid) {
+            begin = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return begin;
+}
+
+static uint32_t entries_at(const struct mr_kin *kin, uint32_t place, uint32_t oid)
+{
+    uint32_t count = 0;
+    while (place + count < kin->count && kin->parts[place + count].oid == oid) {
+        count++;
+    }
+    return count;
 }
 
 static void kin_change(struct mr_kin *kin)
@@ -82,14 +108,38 @@ static uint32_t root_number(struct mr_kin *kin, uint32_t oid, const char *schema
     return kin->root_count++;
 }
 
-static void add_part(struct mr_kin *kin, uint32_t oid, uint32_t root)
+static uint32_t numbers_place(struct mr_kin *kin, const char *numbers)
+{
+    for (uint32_t i = 1; numbers != NULL && i < kin->number_count; i++) {
+        if (strcmp(kin->numbers[i], numbers) == 0) {
+            return i;
+        }
+    }
+    if (numbers == NULL) {
+        return 0;
+    }
+    MR_GROW(kin->numbers, kin->number_room, kin->number_count + 1);
+    kin->numbers[kin->number_count] = MR_STRDUP(numbers);
+    return kin->number_count++;
+}
+
+static void kin_insert(struct mr_kin *kin, uint32_t place, const struct part *part)
 {
     MR_GROW(kin->parts, kin->room, kin->count + 1);
-    uint32_t at = kin->count++;
-    for (; at > 0 && kin->parts[at - 1].oid > oid; at--) {
-        kin->parts[at] = kin->parts[at - 1];
+    memmove(&kin->parts[place + 1], &kin->parts[place], (kin->count - place) * sizeof(*kin->parts));
+    kin->parts[place] = *part;
+    kin->count++;
+    kin_change(kin);
+}
+
+static void kin_remove(struct mr_kin *kin, uint32_t place, uint32_t count)
+{
+    if (count == 0) {
+        return;
     }
-    kin->parts[at] = (struct part){.oid = oid, .root = root};
+    kin->count -= count;
+    memmove(&kin->parts[place], &kin->parts[place + count],
+            (kin->count - place) * sizeof(*kin->parts));
     kin_change(kin);
 }
 
@@ -97,49 +147,96 @@ static void add_part(struct mr_kin *kin, uint32_t oid, uint32_t root)
 static bool is_same_root(const struct root *a, const struct root *b)
 {
     return a->table != NULL && b->table != NULL &&
-           (a->oid == b->oid ||
+           ((a->oid == b->oid && a->oid != 0) ||
             (strcmp(a->table, b->table) == 0 && strcmp(a->schema, b->schema) == 0));
 }
 
-/* What was taken out of the outermost table, with all that is in it, stays that one's. */
-static void note_part(struct mr_kin *kin, uint32_t oid, uint32_t root)
+/* Of more than can be told of it is not known any more. */
+static void kin_add(struct mr_kin *kin, const struct part *part)
 {
-    struct part *known = part_of(kin, oid);
-    const struct part *above = root == 0 ? NULL : part_of(kin, kin->roots[root].oid);
-    uint32_t outermost = above == NULL ? root : above->root;
-    if (known == NULL) {
-        add_part(kin, oid, outermost);
+    uint32_t place = kin_place(kin, part->oid);
+    uint32_t count = entries_at(kin, place, part->oid);
+    for (uint32_t i = place; i < place + count; i++) {
+        struct part *known = &kin->parts[i];
+        if (known->root == 0) {
+            return;
+        }
+        if (is_same_root(&kin->roots[known->root], &kin->roots[part->root])) {
+            uint32_t numbers =
+                part->numbers == 0 && known->root == part->root ? known->numbers : part->numbers;
+            if (known->root != part->root || known->numbers != numbers) {
+                known->root = part->root;
+                known->numbers = numbers;
+                kin_change(kin);
+            }
+            return;
+        }
+    }
+    if (part->root == 0 || count == MR_ORIGINS_MAX) {
+        kin_remove(kin, place, count);
+        kin_insert(kin, place, &(struct part){.oid = part->oid});
         return;
     }
-    if (known->root == outermost || known->root == 0) {
-        return;
-    }
-    known->root = is_same_root(&kin->roots[known->root], &kin->roots[outermost]) ? outermost : 0;
-    kin_change(kin);
+    kin_insert(kin, place + count, part);
 }
 
-void mr_kin_note(struct mr_kin *kin, uint32_t oid, uint32_t root_oid, const char *schema,
-                 const char *table)
+static bool is_same_numbers(const struct mr_kin *kin, uint32_t numbers)
 {
-    if (kin == NULL || oid == root_oid) {
+    return numbers != 0 && kin->numbers[numbers][0] == '\0';
+}
+
+/* What was taken out of the outermost table, with all that is in it, stays that one's. The numbers
+ * of the two are not put together, unless they are the same everywhere. */
+static void note_part(struct mr_kin *kin, uint32_t oid, uint32_t root, uint32_t numbers)
+{
+    uint32_t above_oid = kin->roots[root].oid;
+    uint32_t above = kin_place(kin, above_oid);
+    uint32_t count = root == 0 ? 0 : entries_at(kin, above, above_oid);
+    struct part part = {.oid = oid, .root = root, .numbers = numbers};
+    if (count == 0) {
+        kin_add(kin, &part);
+        return;
+    }
+    struct part origins[MR_ORIGINS_MAX];
+    memcpy(origins, &kin->parts[above], count * sizeof(*origins));
+    for (uint32_t i = 0; i < count; i++) {
+        part.root = origins[i].root;
+        part.numbers =
+            is_same_numbers(kin, numbers) && is_same_numbers(kin, origins[i].numbers) ? numbers : 0;
+        kin_add(kin, &part);
+    }
+}
+
+void mr_kin_note(struct mr_kin *kin, uint32_t oid, const struct mr_origin *of)
+{
+    if (kin == NULL || oid == of->oid) {
         return;
     }
     MR_HOLD(&kin->lock);
-    note_part(kin, oid, table == NULL ? 0 : root_number(kin, root_oid, schema, table));
+    note_part(kin, oid, of->table == NULL ? 0 : root_number(kin, of->oid, of->schema, of->table),
+              numbers_place(kin, of->numbers));
 }
 
-bool mr_kin_find(struct mr_kin *kin, uint32_t oid, struct mr_kin_root *ret_root)
+bool mr_kin_find(struct mr_kin *kin, uint32_t oid, struct mr_origins *ret_origins)
 {
     if (kin == NULL) {
         return false;
     }
     MR_HOLD(&kin->lock);
-    const struct part *part = part_of(kin, oid);
-    if (part == NULL) {
+    uint32_t place = kin_place(kin, oid);
+    uint32_t count = entries_at(kin, place, oid);
+    if (count == 0) {
         return false;
     }
-    const struct root *root = &kin->roots[part->root];
-    *ret_root = (struct mr_kin_root){.schema = root->schema, .table = root->table};
+    ret_origins->count = 0;
+    for (uint32_t i = place; i < place + count && kin->parts[i].root != 0; i++) {
+        const struct root *root = &kin->roots[kin->parts[i].root];
+        ret_origins->items[ret_origins->count++] =
+            (struct mr_origin){.oid = root->oid,
+                               .schema = root->schema,
+                               .table = root->table,
+                               .numbers = kin->numbers[kin->parts[i].numbers]};
+    }
     return true;
 }
 
@@ -158,44 +255,58 @@ uint32_t mr_kin_add_oids(struct mr_kin *kin, struct mr_text *text)
         return 0;
     }
     MR_HOLD(&kin->lock);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < kin->count; i++) {
-        mr_text_format(text, ",%u", kin->parts[i].oid);
+        if (i == 0 || kin->parts[i].oid != kin->parts[i - 1].oid) {
+            mr_text_format(text, ",%u", kin->parts[i].oid);
+            count++;
+        }
     }
-    return kin->count;
+    return count;
 }
 
 void mr_kin_note_gone(struct mr_kin *kin, uint32_t oid, mr_lsn now, mr_lsn confirmed)
 {
     MR_HOLD(&kin->lock);
-    struct part *part = part_of(kin, oid);
-    if (part == NULL) {
+    uint32_t place = kin_place(kin, oid);
+    uint32_t count = entries_at(kin, place, oid);
+    if (count == 0) {
         return;
     }
+    struct part *part = &kin->parts[place];
     part->gone = part->gone == 0 ? now : part->gone;
     if (confirmed > part->gone) {
-        size_t after = (size_t)(kin->parts + kin->count - (part + 1));
-        memmove(part, part + 1, after * sizeof(*part));
-        kin->count--;
-        kin_change(kin);
+        kin_remove(kin, place, count);
     }
 }
 
-static void add_root_parts(const struct mr_kin *kin, cJSON *roots, uint32_t root, uint32_t end)
+static cJSON *group_new(const struct root *root)
 {
-    cJSON *one = NULL;
+    cJSON *group = cJSON_CreateArray();
+    cJSON_AddItemToArray(group, cJSON_CreateNumber(root->oid));
+    cJSON_AddItemToArray(group, cJSON_CreateString(root->table == NULL ? "" : root->schema));
+    cJSON_AddItemToArray(group, cJSON_CreateString(root->table == NULL ? "" : root->table));
+    return group;
+}
+
+/* A group has a root and partitions with the same numbers; these are apart, so that an older
+ * millrace reads the groups. */
+static void add_groups(const struct mr_kin *kin, cJSON *roots, cJSON *numbers, uint32_t end)
+{
+    cJSON **groups = MR_NEW_ARRAY(cJSON *, (size_t)kin->root_count * kin->number_count);
     for (uint32_t i = 0; i < end; i++) {
-        if (kin->parts[i].root != root) {
-            continue;
+        const struct part *part = &kin->parts[i];
+        cJSON **group = &groups[(size_t)part->root * kin->number_count + part->numbers];
+        if (*group == NULL) {
+            const char *text = kin->numbers[part->numbers];
+            *group = group_new(&kin->roots[part->root]);
+            cJSON_AddItemToArray(roots, *group);
+            cJSON_AddItemToArray(numbers,
+                                 text == NULL ? cJSON_CreateNull() : cJSON_CreateString(text));
         }
-        if (one == NULL) {
-            one = cJSON_CreateArray();
-            cJSON_AddItemToArray(roots, one);
-            cJSON_AddItemToArray(one, cJSON_CreateNumber(kin->roots[root].oid));
-            cJSON_AddItemToArray(one, cJSON_CreateString(root == 0 ? "" : kin->roots[root].schema));
-            cJSON_AddItemToArray(one, cJSON_CreateString(root == 0 ? "" : kin->roots[root].table));
-        }
-        cJSON_AddItemToArray(one, cJSON_CreateNumber(kin->parts[i].oid));
+        cJSON_AddItemToArray(*group, cJSON_CreateNumber(part->oid));
     }
+    free(groups);
 }
 
 static char *format_parts(const struct mr_kin *kin, uint32_t end, bool is_cut)
@@ -203,9 +314,8 @@ static char *format_parts(const struct mr_kin *kin, uint32_t end, bool is_cut)
     cJSON *json = cJSON_CreateObject();
     cJSON_AddBoolToObject(json, "cut", is_cut);
     cJSON *roots = cJSON_AddArrayToObject(json, "roots");
-    for (uint32_t root = 0; root < kin->root_count; root++) {
-        add_root_parts(kin, roots, root, end);
-    }
+    cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
+    add_groups(kin, roots, numbers, end);
     char *text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
     return text;
@@ -238,7 +348,7 @@ char *mr_kin_format(struct mr_kin *kin)
     return MR_STRDUP(kin->stored);
 }
 
-static void take_root_parts(struct mr_kin *kin, const cJSON *stored)
+static void take_group(struct mr_kin *kin, const cJSON *stored, const char *numbers)
 {
     const cJSON *oid = cJSON_GetArrayItem(stored, 0);
     const cJSON *schema = cJSON_GetArrayItem(stored, 1);
@@ -252,7 +362,7 @@ static void take_root_parts(struct mr_kin *kin, const cJSON *stored)
             : root_number(kin, (uint32_t)oid->valuedouble, schema->valuestring, table->valuestring);
     for (const cJSON *part = table->next; part != NULL; part = part->next) {
         if (cJSON_IsNumber(part) && part->valuedouble >= 1 && part->valuedouble <= UINT32_MAX) {
-            note_part(kin, (uint32_t)part->valuedouble, root);
+            note_part(kin, (uint32_t)part->valuedouble, root, numbers_place(kin, numbers));
         }
     }
 }
@@ -271,12 +381,15 @@ void mr_kin_take(struct mr_kin *kin, const char *json)
     /* This process' own says nothing new. */
     kin->is_cut |=
         !kin->was_logged && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "cut"));
+    const cJSON *numbers = cJSON_GetObjectItemCaseSensitive(object, "numbers");
+    numbers = numbers == NULL ? NULL : numbers->child; /* an older millrace has none */
     cJSON_ArrayForEach(stored, cJSON_GetObjectItemCaseSensitive(object, "roots"))
     {
-        take_root_parts(kin, stored);
+        take_group(kin, stored, cJSON_IsString(numbers) ? numbers->valuestring : NULL);
+        numbers = numbers == NULL ? NULL : numbers->next;
     }
     for (uint32_t i = 0; i < count; i++) {
-        note_part(kin, seen[i].oid, seen[i].root);
+        note_part(kin, seen[i].oid, seen[i].root, seen[i].numbers);
     }
     free(seen);
     kin_change(kin);

@@ -12,8 +12,11 @@
 
 struct mr_kin;
 
-struct mr_kin_root {
-    const char *schema, *table; /* as long as the mr_kin; `table` NULL: it is one of several */
+/* The strings last as long as the mr_kin. */
+enum { MR_ORIGINS_MAX = 32 };
+struct mr_origins {
+    uint32_t count; /* 0: it is not known of which table */
+    struct mr_origin items[MR_ORIGINS_MAX];
 };
 
 /* So many are stored. What is beyond them the next process does not know: mr_kin_is_cut. */
@@ -22,13 +25,12 @@ enum { MR_KIN_STORED_MAX = 5000 };
 struct mr_kin *mr_kin_new(void);
 void mr_kin_free(struct mr_kin *kin); /* takes NULL, as all others do */
 
-/* The table is, or was, a partition of that one, the outermost; `table` NULL: of one of several. If
- * it was another one's before, it is one of several from now on. */
-void mr_kin_note(struct mr_kin *kin, uint32_t oid, uint32_t root_oid, const char *schema,
-                 const char *table);
+/* The table is, was, or may have been, a partition of `of`, the outermost; `table` NULL: of one
+ * that is not known. If it was another one's before, it is both's from now on. */
+void mr_kin_note(struct mr_kin *kin, uint32_t oid, const struct mr_origin *of);
 
 /* False: it was not seen as a partition. */
-bool mr_kin_find(struct mr_kin *kin, uint32_t oid, struct mr_kin_root *ret_root);
+bool mr_kin_find(struct mr_kin *kin, uint32_t oid, struct mr_origins *ret_origins);
 
 /* There were more than could be stored when this process began: one that is not known may have been
  * a partition. */

@@ -188,7 +188,8 @@ static void relation_layout_release(struct mr_layouts *layouts, struct mr_layout
 }
 
 _Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_attribute) == 0 &&
-                   sizeof(struct mr_attribute) % _Alignof(struct mr_table_ref) == 0,
+                   sizeof(struct mr_attribute) % _Alignof(struct mr_table_ref) == 0 &&
+                   sizeof(struct mr_table_ref) % _Alignof(struct mr_origin) == 0,
                "so are these");
 
 static size_t relation_size(const struct mr_relation *view)
@@ -203,7 +204,12 @@ static size_t relation_size(const struct mr_relation *view)
     for (uint32_t i = 0; i < view->part_count; i++) {
         size += strlen(view->parts[i].schema) + strlen(view->parts[i].table) + 2;
     }
-    size += view->root_table == NULL ? 0 : strlen(view->root_schema) + strlen(view->root_table) + 2;
+    size += view->origin_count * sizeof(struct mr_origin);
+    for (uint32_t i = 0; i < view->origin_count; i++) {
+        const struct mr_origin *origin = &view->origins[i];
+        size += strlen(origin->schema) + strlen(origin->table) + 2;
+        size += origin->numbers == NULL ? 0 : strlen(origin->numbers) + 1;
+    }
     return size;
 }
 
@@ -214,7 +220,8 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
     struct mr_layout *layout = layout_take(layouts, view);
     struct mr_attribute *attributes = (struct mr_attribute *)(relation + 1);
     struct mr_table_ref *parts = (struct mr_table_ref *)(attributes + view->attribute_count);
-    char *names = (char *)(parts + view->part_count);
+    struct mr_origin *origins = (struct mr_origin *)(parts + view->part_count);
+    char *names = (char *)(origins + view->origin_count);
     *relation = *view;
     relation->schema = copy_name(&names, view->schema);
     relation->table = copy_name(&names, view->table);
@@ -230,8 +237,13 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
         parts[i].table = copy_name(&names, view->parts[i].table);
     }
     relation->parts = parts;
-    relation->root_schema = copy_name(&names, view->root_table == NULL ? NULL : view->root_schema);
-    relation->root_table = copy_name(&names, view->root_table);
+    for (uint32_t i = 0; i < view->origin_count; i++) {
+        origins[i].oid = view->origins[i].oid;
+        origins[i].schema = copy_name(&names, view->origins[i].schema);
+        origins[i].table = copy_name(&names, view->origins[i].table);
+        origins[i].numbers = copy_name(&names, view->origins[i].numbers);
+    }
+    relation->origins = origins;
     relation->narrows = 0;
     relation->layout = layout;
     relation->bytes = bytes;
@@ -276,11 +288,18 @@ static bool attributes_match(const struct mr_relation *a, const struct mr_relati
     return matches;
 }
 
-static bool roots_match(const struct mr_relation *a, const struct mr_relation *b)
+static bool origins_match(const struct mr_relation *a, const struct mr_relation *b)
 {
-    return a->is_part == b->is_part && (a->root_table == NULL) == (b->root_table == NULL) &&
-           (a->root_table == NULL || (strcmp(a->root_table, b->root_table) == 0 &&
-                                      strcmp(a->root_schema, b->root_schema) == 0));
+    bool matches = a->is_part == b->is_part && a->origin_count == b->origin_count;
+    for (uint32_t i = 0; matches && i < a->origin_count; i++) {
+        const struct mr_origin *x = &a->origins[i];
+        const struct mr_origin *y = &b->origins[i];
+        matches = x->oid == y->oid && strcmp(x->table, y->table) == 0 &&
+                  strcmp(x->schema, y->schema) == 0 &&
+                  (x->numbers == NULL) == (y->numbers == NULL) &&
+                  (x->numbers == NULL || strcmp(x->numbers, y->numbers) == 0);
+    }
+    return matches;
 }
 
 static bool parts_match(const struct mr_relation *a, const struct mr_relation *b)
@@ -302,5 +321,5 @@ bool mr_relation_matches(const struct mr_relation *relation, const struct mr_rel
            strcmp(relation->schema, view->schema) == 0 &&
            strcmp(relation->table, view->table) == 0 && layout_matches(relation->layout, view) &&
            attributes_match(relation, view) && parts_match(relation, view) &&
-           roots_match(relation, view);
+           origins_match(relation, view);
 }

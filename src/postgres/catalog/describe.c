@@ -251,18 +251,14 @@ static mr_status describe_find_key(struct mr_pg_catalog *catalog,
     return MR_OK;
 }
 
-static void take_root(const struct mr_pg_catalog *catalog, bool has_root, struct mr_relation *view)
+/* What was seen counts before what is guessed. */
+static void take_origins(struct mr_pg_catalog *catalog, struct mr_relation *view)
 {
-    const struct mr_captured_root *root =
-        has_root ? mr_pg_captured_root(&catalog->captured, view->oid) : NULL;
-    struct mr_kin_root kin;
-    if (has_root && mr_kin_find(catalog->options->kin, view->oid, &kin)) {
-        view->root_schema = kin.schema;
-        view->root_table = kin.table;
-        view->is_part |= kin.table == NULL;
-    } else if (root != NULL && root->oid != view->oid) {
-        view->root_schema = root->schema;
-        view->root_table = root->table;
+    struct mr_origins *origins = &catalog->origins;
+    if (mr_kin_find(catalog->options->kin, view->oid, origins)) {
+        view->is_part |= origins->count == 0;
+        view->origins = origins->items;
+        view->origin_count = origins->count;
     }
 }
 
@@ -285,12 +281,12 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
         catalog->parent_oid == view->oid && catalog->parent_lsn == transaction->commit_lsn;
     if (mr_pg_table_listed(catalog->options, schema, table)) {
         /* A pattern may list partitions, too. A copy has read all of this with the columns. */
-        bool has_root = catalog->options->hides_columns && catalog->options->via_root;
+        bool has_root = catalog->options->hides_columns;
         if (has_root && view->attributes == NULL && !was_asked &&
             mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
             return describe_leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
         }
-        take_root(catalog, has_root, view);
+        take_origins(catalog, view);
         return MR_OK;
     }
     if (view->is_signal) {
@@ -303,7 +299,9 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
     view->is_unlisted =
         !mr_pg_captured_takes(&catalog->captured, view->oid, transaction, &view->listed_until);
     view->is_part = !view->is_unlisted;
-    take_root(catalog, view->is_part, view);
+    if (view->is_part) {
+        take_origins(catalog, view);
+    }
     if (mr_pg_captured_find(&catalog->captured, view->oid) == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         snprintf(name, sizeof(name), "%s.%s", view->schema, view->table);

@@ -9,6 +9,7 @@
  * for each. One thread. */
 #pragma once
 
+#include "event/kin.h"
 #include "postgres/catalog/pg_attributes.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_key_order.h"
@@ -41,6 +42,7 @@ struct mr_pg_catalog {
     struct mr_pg_captured captured;
     struct mr_by_oid types;             /* pg_types.h */
     struct mr_pg_attributes attributes; /* of the table that was asked for last */
+    struct mr_origins origins;          /* of the table at hand */
     struct mr_pg_question question;
     /* Whose parent was asked for last, and for which transaction. */
     uint32_t parent_oid;

@@ -1,5 +1,6 @@
 #include "postgres/catalog/pg_attributes.h"
 
+#include "event/kin.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum column { NUMBER, NAME, WRITTEN };
@@ -89,9 +90,6 @@ static mr_status ask_parts(struct mr_pg_attributes *attributes, struct mr_pg_con
     static const struct mr_pg_shape shape = {"the partitions of a table", "ss", 0, UINT32_MAX};
     struct parts_reading reading = {attributes, options, described};
     struct mr_text sql = {0};
-    if (!options->via_root) {
-        return MR_OK;
-    }
     mr_text_format(&sql,
                    "SELECT n.nspname, c.relname FROM pg_class r, pg_partition_tree(r.oid) t"
                    " JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n"
@@ -126,7 +124,8 @@ enum then_column { THEN_OID, THEN_SCHEMA, THEN_TABLE, THEN_NUMBER, THEN_NAME, TH
 
 struct telling {
     const struct mr_columns_listener *listener;
-    const struct mr_pg_captured *captured;
+    struct mr_kin *kin;
+    struct mr_origins origins;
     struct mr_relation table; /* at hand; its OID 0: none */
     bool is_certain;
     struct mr_column columns[MR_COLUMNS_MAX];
@@ -136,10 +135,9 @@ struct telling {
 static void tell_table(struct telling *telling)
 {
     struct mr_relation *table = &telling->table;
-    const struct mr_captured_root *root = mr_pg_captured_root(telling->captured, table->oid);
-    if (root != NULL && root->oid != table->oid) {
-        table->root_schema = root->schema;
-        table->root_table = root->table;
+    if (mr_kin_find(telling->kin, table->oid, &telling->origins)) {
+        table->origins = telling->origins.items;
+        table->origin_count = telling->origins.count;
     }
     if (table->oid != 0 && telling->is_certain) {
         telling->listener->take(telling->listener->context, table);
@@ -198,7 +196,7 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
                    oids.data);
     struct telling *telling = MR_NEW(struct telling);
     telling->listener = &options->columns_then;
-    telling->captured = captured;
+    telling->kin = options->kin;
     tell_table(telling);
     mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_then_column, telling, ret_error);
     telling->is_certain &= status == MR_OK;

@@ -3,11 +3,12 @@
 #include "event/kin.h"
 #include "postgres/catalog/pg_sql.h"
 
-/* Tables of one publication: 8 MB. Trees that were taken apart, one within the other. */
-enum { TABLES_MAX = 1000 * 1000, DEPTH_MAX = 100 };
+/* Of one publication: 8 MB. */
+enum { TABLES_MAX = 1000 * 1000 };
 
 struct reading {
     struct mr_pg_captured now;
+    struct mr_kin *kin;
     uint32_t last;
 };
 
@@ -48,8 +49,12 @@ static mr_status pg_captured_take_table(void *context, const struct mr_pg_result
     table->is_alone = mr_pg_result_true(row, 0, 2);
     table->root = (uint32_t)mr_pg_result_number(row, 0, 3);
     if (table->root != 0) {
-        keep_root(&reading->now, table->root, mr_pg_result_value(row, 0, 4),
-                  mr_pg_result_value(row, 0, 5));
+        const struct mr_origin origin = {.oid = table->root,
+                                         .schema = mr_pg_result_value(row, 0, 4),
+                                         .table = mr_pg_result_value(row, 0, 5),
+                                         .numbers = mr_pg_result_value(row, 0, 6)};
+        keep_root(&reading->now, origin.oid, origin.schema, origin.table);
+        mr_kin_note(reading->kin, oid, &origin);
     }
     return MR_OK;
 }
@@ -87,22 +92,12 @@ static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured 
     }
 }
 
-static void note_kin(const struct mr_pg_source_options *options,
-                     const struct mr_pg_captured *captured, const struct mr_captured_table *table)
-{
-    const struct mr_captured_root *root =
-        mr_by_oid_find(&captured->roots, sizeof(*root), table->root);
-    if (options->kin != NULL && root != NULL) {
-        mr_kin_note(options->kin, table->oid, root->oid, root->schema, root->table);
-    }
-}
-
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the published tables", "nnbnSS", 0, UINT32_MAX};
-    struct reading reading = {.now = {.horizon = *horizon}};
+    static const struct mr_pg_shape shape = {"the published tables", "nnbnSSS", 0, UINT32_MAX};
+    struct reading reading = {.now = {.horizon = *horizon}, .kin = options->kin};
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
     mr_status status =
@@ -113,10 +108,6 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     mr_pg_captured_done(status == MR_OK ? captured : &reading.now);
     if (status == MR_OK) {
         *captured = reading.now;
-        const struct mr_captured_table *tables = captured->tables.items;
-        for (uint32_t i = 0; i < captured->tables.count; i++) {
-            note_kin(options, captured, &tables[i]);
-        }
     }
     return status;
 }
@@ -213,14 +204,35 @@ static void log_former(const struct mr_pg_described *described, const char *of)
            MR_LOG_STR("table", table), MR_LOG_STR("partitioned", of));
 }
 
+/* What a table may have been a partition of. */
+struct guess {
+    bool is_kin;
+    uint32_t root; /* 0: it is not known, or there are several */
+};
+
+/* Of each that it may be of; what was seen counts before that. */
+static void note_guess(struct mr_kin *kin, uint32_t oid, const struct mr_pg_result *result)
+{
+    struct mr_origins seen;
+    if (mr_kin_find(kin, oid, &seen)) {
+        return;
+    }
+    for (uint32_t i = 0; i < mr_pg_result_rows(result); i++) {
+        const struct mr_origin origin = {.oid = (uint32_t)mr_pg_result_number(result, i, 3),
+                                         .schema = mr_pg_result_value(result, i, 4),
+                                         .table = mr_pg_result_value(result, i, 5)};
+        mr_kin_note(kin, oid, &origin);
+    }
+}
+
 /* Whether it may have been a partition of one of ours. Where no table of ours has its columns, the
  * publication can tell, as long as it sends nothing else, or has what it is a partition of by
  * another name: then it has sent this one for the sake of a table that is gone. */
 static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_described *described, bool was_attached,
-                              bool *ret_is_kin, uint32_t *ret_root, struct mr_error *ret_error)
+                              struct guess *ret_guess, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a partition's table", "SbSn", 1, 1};
+    static const struct mr_pg_shape shape = {"a partition's table", "SbSnSS", 1, UINT32_MAX};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_kin(&sql, options, described->schema, described->oid, described->columns,
@@ -228,10 +240,13 @@ static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     const char *root = mr_pg_result_value(result, 0, 0);
     const char *gone = mr_pg_result_true(result, 0, 1) ? mr_pg_result_value(result, 0, 2) : NULL;
-    *ret_is_kin = root != NULL || gone != NULL;
-    *ret_root = *ret_is_kin ? (uint32_t)mr_pg_result_number(result, 0, 3) : *ret_root;
-    if (*ret_is_kin) {
+    bool is_one = mr_pg_result_rows(result) == 1;
+    *ret_guess = (struct guess){
+        .is_kin = root != NULL || gone != NULL,
+        .root = root != NULL && is_one ? (uint32_t)mr_pg_result_number(result, 0, 3) : 0};
+    if (ret_guess->is_kin) {
         log_former(described, root != NULL ? root : gone);
+        note_guess(options->kin, described->oid, result);
     }
     return MR_OK;
 }
@@ -251,33 +266,82 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     if (look.is_partition && known != NULL && known->kind == MR_PG_PARTITION) {
         return MR_OK;
     }
-    bool is_kin = was_partition(known);
-    uint32_t root = known == NULL || !has_other_root(known) ? 0 : known->root;
-    bool is_of_several = false;
+    struct guess guess = {
+        .is_kin = was_partition(known),
+        .root = known == NULL || !has_other_root(known) ? 0 : known->root,
+    };
     bool was_attached = !look.exists || !look.is_settled;
-    if (!is_kin && root == 0 && (was_attached || look.is_renamed)) {
-        MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, &root, ret_error));
-        is_of_several = is_kin && root == 0;
+    if (!guess.is_kin && guess.root == 0 && (was_attached || look.is_renamed)) {
+        MR_TRY(look_for_kin(conn, options, described, was_attached, &guess, ret_error));
     }
-    is_of_several |= root == 0 && !look.is_as_made && mr_kin_is_cut(options->kin);
+    struct mr_origins seen;
+    if (guess.root == 0 && !look.is_as_made && mr_kin_is_cut(options->kin) &&
+        !mr_kin_find(options->kin, described->oid, &seen)) {
+        mr_kin_note(options->kin, described->oid, &(struct mr_origin){0});
+    }
     struct mr_captured_table *table =
         mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);
     /* One that was seen before, and was not attached and detached again since, stays none. */
     bool is_as_seen =
         table->kind == MR_PG_FORMER && table->until != 0 && table->written == look.written;
     table->until = is_as_seen ? table->until : look.exists ? look.at : UINT64_MAX;
-    table->kind = is_kin ? MR_PG_FORMER : table->kind;
-    table->root = root;
+    table->kind = guess.is_kin ? MR_PG_FORMER : table->kind;
+    table->root = guess.root;
     table->is_settled = true;
-    struct mr_kin_root kin;
-    if (!mr_kin_find(options->kin, table->oid, &kin)) { /* what was seen counts before a guess */
-        note_kin(options, captured, table);
-        if (is_of_several) {
-            mr_kin_note(options->kin, table->oid, 0, NULL, NULL);
-        }
-    }
     table->written = look.written;
     return MR_OK;
+}
+
+struct unsettled {
+    struct mr_pg_described *tables; /* with strings of their own */
+    uint32_t count, room;
+};
+
+static mr_status take_unsettled(void *context, const struct mr_pg_result *row,
+                                struct mr_error *ret_error)
+{
+    struct unsettled *unsettled = context;
+    (void)ret_error;
+    MR_GROW(unsettled->tables, unsettled->room, unsettled->count + 1);
+    unsettled->tables[unsettled->count++] =
+        (struct mr_pg_described){.oid = (uint32_t)mr_pg_result_number(row, 0, 0),
+                                 .schema = MR_STRDUP(mr_pg_result_value(row, 0, 1)),
+                                 .table = MR_STRDUP(mr_pg_result_value(row, 0, 2)),
+                                 .columns = MR_STRDUP(mr_pg_result_value(row, 0, 3))};
+    return MR_OK;
+}
+
+static void unsettled_done(struct unsettled *unsettled)
+{
+    for (uint32_t i = 0; i < unsettled->count; i++) {
+        free((char *)unsettled->tables[i].schema);
+        free((char *)unsettled->tables[i].table);
+        free((char *)unsettled->tables[i].columns);
+    }
+    free(unsettled->tables);
+}
+
+mr_status mr_pg_captured_guess(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                               uint32_t oid, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"tables that may have been attached", "nsss", 0,
+                                             UINT32_MAX};
+    struct unsettled unsettled = {0};
+    struct mr_text sql = {0};
+    if (options->kin == NULL) {
+        return MR_OK;
+    }
+    mr_sql_add_unsettled(&sql, options, oid, mr_pg_server_version(conn));
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_unsettled, &unsettled, ret_error);
+    for (uint32_t i = 0; i < unsettled.count && status == MR_OK; i++) {
+        struct mr_origins seen;
+        struct guess guess;
+        if (!mr_kin_find(options->kin, unsettled.tables[i].oid, &seen)) {
+            status = look_for_kin(conn, options, &unsettled.tables[i], true, &guess, ret_error);
+        }
+    }
+    unsettled_done(&unsettled);
+    return status;
 }
 
 void mr_pg_captured_done(struct mr_pg_captured *captured)
@@ -290,22 +354,6 @@ void mr_pg_captured_done(struct mr_pg_captured *captured)
     }
     mr_by_oid_done(&captured->roots);
     captured->horizon = (struct mr_pg_horizon){0};
-}
-
-const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *captured,
-                                                   uint32_t oid)
-{
-    const struct mr_captured_table *found = table_of(captured, oid);
-    for (int depth = 0; found != NULL && depth < DEPTH_MAX; depth++) {
-        const struct mr_captured_table *above = table_of(captured, found->root);
-        if (above == NULL || above == found || !has_other_root(above)) {
-            break;
-        }
-        found = above;
-    }
-    return found == NULL
-               ? NULL
-               : mr_by_oid_find(&captured->roots, sizeof(struct mr_captured_root), found->root);
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)

@@ -79,10 +79,10 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
                              const struct mr_pg_source_options *options,
                              const struct mr_pg_described *described, struct mr_error *ret_error);
 
-/* Whose partition it is or was: of several, one in the other, the outermost; NULL: that is not
- * known. */
-const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *captured,
-                                                   uint32_t oid);
+/* Of one table (0: all that are listed) as the connection sees it, before its rows are copied: what
+ * it may have been a partition of is known from now on. */
+mr_status mr_pg_captured_guess(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                               uint32_t oid, struct mr_error *ret_error);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 

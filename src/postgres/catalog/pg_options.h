@@ -166,9 +166,9 @@ struct mr_pg_source_options {
     const struct mr_table_pattern *hiding; /* about these tables */
     uint32_t hiding_count;
     struct mr_columns_listener columns_then; /* who remembers them; `take` NULL: nobody */
-    struct mr_kin *kin; /* where they do, and via_root; else NULL. Lives as long as the source */
-    bool messages;      /* logical messages are passed on, too */
-    bool failover;      /* FAILOVER slot on 17 and later */
+    struct mr_kin *kin;      /* where they do; else NULL. Lives as long as the source */
+    bool messages;           /* logical messages are passed on, too */
+    bool failover;           /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
     uint32_t handover_ms;    /* to wait for the end of an instance that is configured otherwise */

@@ -327,23 +327,33 @@ void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *op
     mr_text_string(sql, ") r ORDER BY n");
 }
 
+/* In one moment of the catalog the columns of a partition have the names of its table's. */
+#define NUMBERS                                                                                    \
+    "CASE WHEN r.root <> a.oid THEN (SELECT CASE WHEN bool_and(x.attnum = y.attnum) AND"           \
+    " (SELECT relnatts FROM pg_class WHERE oid = a.oid) = rc.relnatts THEN ''"                     \
+    " ELSE string_agg(x.attnum || ':' || y.attnum, ',' ORDER BY x.attnum) END"                     \
+    " FROM pg_attribute x JOIN pg_attribute y ON y.attrelid = a.oid AND y.attname = x.attname"     \
+    " AND y.attnum > 0 WHERE x.attrelid = r.root AND x.attnum > 0 AND NOT x.attisdropped) END"
+
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version)
 {
     pg_sql_add_tables(sql, options, version);
-    mr_text_string(
-        sql, CAPTURED
+    mr_text_format(
+        sql,
+        CAPTURED
         " SELECT a.oid::bigint,"
         " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END,"
         " a.oid IN (SELECT oid FROM chosen), coalesce(r.root, 0)::bigint, n.nspname,"
-        " rc.relname FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
+        " rc.relname, %s FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
         " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
         /* The topmost, which has the largest tree; that of a partitioned table has itself. */
         " LEFT JOIN (SELECT DISTINCT ON (oid) oid, root FROM (SELECT t.oid, t.root,"
         " count(*) OVER (PARTITION BY t.root) AS size FROM listed JOIN tree t"
         " ON t.root = listed.oid) z ORDER BY oid, size DESC) r ON r.oid = a.oid"
         " LEFT JOIN pg_class rc ON rc.oid = r.root"
-        " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
+        " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1",
+        options->hides_columns ? NUMBERS : "NULL::text");
 }
 
 #define IS_BEFORE_SLOT(xmin) MR_SQL_IS_BEFORE_SLOT(xmin)
@@ -351,6 +361,14 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
 /* A column's row is as it was made with the table, whose row of tableoid (-6) is never written
  * again. */
 #define IS_AS_MADE "a.xmin = o.xmin AND a.cmin = o.cmin"
+
+/* So is the table's own row, or as it was written when it got its TOAST table with that
+ * (create_toast_table in catalog/toasting.c): ATTACH and DETACH write it, an index does not
+ * (index_update_stats, catalog/index.c). */
+#define IS_TABLE_AS_MADE                                                                           \
+    "(c.xmin = o.xmin AND (c.cmin = o.cmin OR EXISTS (SELECT FROM pg_depend d"                     \
+    " WHERE d.classid = 'pg_class'::regclass AND d.objid = c.reltoastrelid AND d.objsubid = 0"     \
+    " AND d.refobjid = c.oid AND d.deptype = 'i' AND d.xmin = c.xmin AND d.cmin = c.cmin)))"
 
 /* The table, what it is a partition of, and so on. */
 #define UP                                                                                         \
@@ -369,9 +387,9 @@ void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *opt
         " coalesce(bool_or(NOT x.is_old) FILTER (WHERE x.oid <> %u), false),"
         " sum(x.written)::bigint, coalesce(bool_or(x.is_as_made) FILTER (WHERE x.oid = %u), false)"
         " FROM (SELECT c.oid, c.relispartition AS is_partition,"
-        " bool_or(" IS_AS_MADE " OR " IS_BEFORE_SLOT(
+        " bool_or(" IS_AS_MADE " OR " IS_TABLE_AS_MADE " OR " IS_BEFORE_SLOT(
             "a.xmin") ") AS is_settled,"
-                      " bool_or(" IS_AS_MADE ") AS is_as_made,"
+                      " bool_or(" IS_AS_MADE " OR " IS_TABLE_AS_MADE ") AS is_as_made,"
                       " bool_or(" IS_BEFORE_SLOT(
                           "c.xmin") ") AS is_old,"
                                     " (array_agg(a.xmin::text::bigint ORDER BY a.attnum))[1] AS "
@@ -420,7 +438,7 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
                       " AND NOT " IS_BEFORE_SLOT("c.xmin") "),",
         options->slot, oid, was_attached ? "true" : "false", options->slot);
     mr_sql_format(sql,
-                  " gone AS (SELECT w.schema || '.' || w.name AS name FROM wanted w LEFT JOIN"
+                  " gone AS (SELECT w.schema, w.name FROM wanted w LEFT JOIN"
                   " (SELECT l.n FROM listed l JOIN pg_attribute o ON o.attrelid = l.oid"
                   " AND o.attnum = -6 WHERE " IS_BEFORE_SLOT("o.xmin") ") l USING (n)"
                                                                        " WHERE l.n IS NULL)",
@@ -440,8 +458,34 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
                       " WHERE n.nspname = %L)",
                       schema);
     }
-    mr_text_string(sql, ", (SELECT min(name) FROM gone), (SELECT CASE WHEN count(*) = 1 THEN"
-                        " min(oid) ELSE 0 END::bigint FROM kin)");
+    mr_text_string(sql,
+                   ", (SELECT min(schema || '.' || name) FROM gone), coalesce(k.oid, 0)::bigint,"
+                   " k.schema, k.name FROM (SELECT) one LEFT JOIN (SELECT kin.oid,"
+                   " n.nspname::text AS schema, c.relname::text AS name FROM kin JOIN pg_class c"
+                   " USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace UNION ALL SELECT 0,"
+                   " schema, name FROM gone WHERE NOT EXISTS (SELECT FROM kin)) k ON true"
+                   " ORDER BY 4");
+}
+
+void mr_sql_add_unsettled(struct mr_text *sql, const struct mr_pg_source_options *options,
+                          uint32_t oid, int version)
+{
+    if (oid == 0) {
+        pg_sql_add_tables(sql, options, version);
+        mr_text_string(sql, ", looked(oid) AS (SELECT oid FROM listed)");
+    } else {
+        mr_text_format(sql, "WITH looked(oid) AS (SELECT %u::oid)", oid);
+    }
+    mr_text_string(sql,
+                   " SELECT c.oid::bigint, n.nspname, c.relname, string_agg(format('(%L, %s::oid,"
+                   " %s)', a.attname, a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)"
+                   " FILTER (WHERE a.attgenerated = '') FROM looked JOIN pg_class c USING (oid)"
+                   " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute o"
+                   " ON o.attrelid = c.oid AND o.attnum = -6 JOIN pg_attribute a"
+                   " ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+                   " WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition"
+                   " GROUP BY c.oid, n.nspname, c.relname HAVING NOT bool_or(" IS_AS_MADE
+                   " OR " IS_TABLE_AS_MADE ") AND bool_or(a.attgenerated = '') ORDER BY 1");
 }
 
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,

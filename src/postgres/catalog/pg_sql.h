@@ -183,8 +183,9 @@ void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options 
                          int version);
 
 /* A row for each table that the publication sends, or that is configured or a partition of one that
- * is, in the order of OIDs: the OID, which of these it is, as enum mr_pg_capture, and whether it
- * would be sent if it were no partition. */
+ * is, in the order of OIDs: the OID, which of these it is, as enum mr_pg_capture, whether it would
+ * be sent if it were no partition; of a partition, the outermost listed table: its OID, schema and
+ * name, and, where rules hide columns, which column of the two is which (struct mr_origin). */
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 
@@ -195,11 +196,18 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
  * was attached or detached. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid);
 
-/* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of
- * ours that has them, too, but for what was changed within what the slot holds (asked only if it
+/* A row for each table that is not a partition, but may have been one: no column, nor the table, is
+ * as it was made. OID, schema, name, columns as mr_sql_add_kin wants them. `oid`: that one; 0: all
+ * that are listed. */
+void mr_sql_add_unsettled(struct mr_text *sql, const struct mr_pg_source_options *options,
+                          uint32_t oid, int version);
+
+/* Rows, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of ours
+ * that has them, too, but for what was changed within what the slot holds (asked only if it
  * `was_attached`, or detached, meanwhile); whether the publication sends nothing but what is
  * listed, or names what it is a partition of, which may have got another name, and this one for
- * another table's sake; a listed table that is gone, or was made within that time. */
+ * another table's sake; a listed table that is gone, or was made within that time. Then each of
+ * the former, or else of the latter: OID (0), schema, name; else one row without. */
 void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
                     const char *schema, uint32_t oid, const char *columns, bool was_attached,
                     int version);
