@@ -320,6 +320,7 @@ static mr_status pg_copy_read_all(struct reading *reading, struct mr_pg_conn *ke
     struct mr_pg_copy *copy = reading->copy;
     MR_TRY(export_snapshot(copy, keeper, ret_error));
     MR_TRY(read_tables(reading, keeper, ret_error));
+    MR_TRY(mr_pg_captured_guess(keeper, reading->catalog->options, 0, ret_error));
     copy->relations = MR_NEW_ARRAY(struct mr_relation *, reading->root_count);
     MR_TRY(mr_pg_columns_read(keeper, reading->catalog->options, 0, &reading->columns, ret_error));
     while (reading->relation_count < reading->root_count) {
