@@ -244,7 +244,7 @@ static void app_wire(struct app *app)
         app->kept.hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
                                          encode->column_rule_count);
         encode->hidden = app->kept.hidden;
-        app->kept.kin = app->config->source.via_root ? mr_kin_new() : NULL;
+        app->kept.kin = mr_kin_new();
         app->config->source.kin = app->kept.kin;
         app->config->source.columns_then =
             (struct mr_columns_listener){.take = columns_learn, .context = app->kept.hidden};
