@@ -215,6 +215,14 @@ static mr_status pg_source_describe(void *context, const struct mr_transaction *
     return mr_pg_catalog_describe(context, transaction, view, ret_error);
 }
 
+static void pg_source_note_parted(void *context, const struct mr_relation *partition,
+                                  const struct mr_relation *root)
+{
+    const struct mr_origin origin = {
+        .oid = root->oid, .schema = root->schema, .table = root->table};
+    mr_kin_note(context, partition->oid, &origin);
+}
+
 static void end_asking(struct pg_source *source)
 {
     mr_pg_close(source->asked.conn);
@@ -556,6 +564,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->decoder = mr_pgoutput_new();
     source->catalog.options = &source->options;
     mr_pgoutput_set_describe(source->decoder, pg_source_describe, &source->catalog);
+    mr_pgoutput_set_parted(source->decoder, pg_source_note_parted, options->kin);
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;

@@ -39,6 +39,8 @@ struct mr_pgoutput {
     uint32_t announced, announced_before;
     mr_pgoutput_describe_fn describe; /* NULL: by the flags alone */
     void *describe_context;
+    mr_pgoutput_parted_fn parted; /* NULL: nobody wants to know */
+    void *parted_context;
     size_t relation_bytes_max;
     bool in_transaction;
     uint64_t ordinal;     /* of the last change that the handler took, */
@@ -83,6 +85,13 @@ void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_
 {
     decoder->describe = describe;
     decoder->describe_context = context;
+}
+
+void mr_pgoutput_set_parted(struct mr_pgoutput *decoder, mr_pgoutput_parted_fn parted,
+                            void *context)
+{
+    decoder->parted = parted;
+    decoder->parted_context = context;
 }
 
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max)
@@ -575,6 +584,9 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     decoder->announced = decoder->announced_before = 0;
     if (root == NULL || leaf == NULL || root == leaf || root->oid != oid) {
         return;
+    }
+    if (decoder->parted != NULL && !root->is_unlisted) {
+        decoder->parted(decoder->parted_context, leaf, root);
     }
     leaf->narrows = mr_relation_is_less(leaf, root) ? oid : 0;
     if (leaf->narrows == 0 && !root->is_narrowed) {

@@ -23,6 +23,12 @@ typedef mr_status (*mr_pgoutput_describe_fn)(void *context,
 void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_fn describe,
                               void *context);
 
+/* Is told that the stream has shown one to be a partition, whose rows come as those of the root. */
+typedef void (*mr_pgoutput_parted_fn)(void *context, const struct mr_relation *partition,
+                                      const struct mr_relation *root);
+void mr_pgoutput_set_parted(struct mr_pgoutput *decoder, mr_pgoutput_parted_fn parted,
+                            void *context);
+
 /* Relations may take so many bytes of memory; without it there is no limit but their number. */
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 

@@ -1013,6 +1013,43 @@ static void test_decode_old_row_of_neighbours(void **state)
     assert_int_equal(seen->relation_ends, 0);
 }
 
+static void take_parted(void *context, const struct mr_relation *partition,
+                        const struct mr_relation *root)
+{
+    mr_text_format(context, "%u of %s ", partition->oid, root->table);
+}
+
+/* Only a row right after the two shows that one is the other's partition. */
+static void test_decode_partition_is_told(void **state)
+{
+    struct seen *seen = *state;
+    enum { ROOT = 10, LEAF = 11, OTHER = 12 };
+    struct mr_wire wire;
+    MR_TEXT(told);
+    mr_text_string(&told, "");
+    mr_pgoutput_set_parted(seen->decoder, take_parted, &told);
+    pgoutput_test_begin(seen, COMMIT_LSN);
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    announce_identity(seen, OTHER, "other", 'd', "10");
+    mr_wire_insert(&wire, OTHER, row, 2);
+    assert_ok(seen, &wire);
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    announce_identity(seen, OTHER, "other", 'd', "10");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    assert_string_equal(told.data, "");
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    announce_identity(seen, LEAF, "leaf", 'd', "10");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    assert_ok(seen, &wire);
+    assert_string_equal(told.data, "11 of root ");
+}
+
 static void test_decode_tuple_kinds(void **state)
 {
     struct seen *seen = *state;
@@ -1846,6 +1883,7 @@ int main(void)
         TEST(test_decode_old_row_of_a_partition),
         TEST(test_decode_partition_with_another_identity),
         TEST(test_decode_old_row_of_neighbours),
+        TEST(test_decode_partition_is_told),
         TEST(test_decode_tuple_kinds),
         TEST(test_decode_row_out_of_place),
         TEST(test_decode_truncate),
