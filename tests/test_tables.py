@@ -1001,6 +1001,15 @@ def test_a_listed_table_that_is_not_published_is_said(database, millrace, topic,
     assert process.stop() == 0
 
 
+def looked_at(database, process):
+    """Three looks at the slot: all questions of one have been answered then."""
+    eventually(lambda: "\nmillrace_slot_retained_bytes " in process.get("/metrics").body, 20, "a look at the slot")
+    for _ in range(3):
+        kept = process.figure("millrace_slot_retained_bytes")
+        database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000))")
+        eventually(lambda: process.figure("millrace_slot_retained_bytes") != kept, 20, "a look at the slot")  # pylint: disable=cell-var-from-loop
+
+
 UNLOGGED = {
     "set": ("ALTER TABLE t SET UNLOGGED", "ALTER TABLE t SET LOGGED"),
     "made-again": ("DROP TABLE t; CREATE UNLOGGED TABLE t (id int PRIMARY KEY)", "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)"),
@@ -1017,11 +1026,7 @@ def test_a_table_that_becomes_unlogged_is_said(database, millrace, how, tables):
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
     process = millrace(tables=(tables,) if tables != "named" else ("t", "p"), source__postgres__slot_interval='"200ms"',
                        publication__via_partition_root="true").start().streaming()
-    eventually(lambda: "\nmillrace_slot_retained_bytes " in process.get("/metrics").body, 20, "a look at the slot")
-    for _ in range(2):  # and two more: all questions of one have been answered then
-        kept = process.figure("millrace_slot_retained_bytes")
-        database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000))")
-        eventually(lambda: process.figure("millrace_slot_retained_bytes") != kept, 20, "a look at the slot")  # pylint: disable=cell-var-from-loop
+    looked_at(database, process)
     database.run("CREATE UNLOGGED TABLE more (id int PRIMARY KEY)")
     change, back = UNLOGGED[how]
     for text in change.split("; "):
@@ -1037,6 +1042,58 @@ def test_a_table_that_becomes_unlogged_is_said(database, millrace, how, tables):
     assert line["tables"] == table and "millrace verify --repair --yes" in line["remedy"], line
     process.wait_for("standstill_over")
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("tables,table", [(("public.*",), "t"), (("public.*",), "p_1"), (("t", "p", "v"), "p_1")])
+def test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said(database, millrace, topic, tables, table, delivery):
+    """At each start, by what the stored position has, and in check; and that it was, once it is logged again."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE v (id int PRIMARY KEY); CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);"
+                 "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    process = millrace(tables=tables, source__postgres__slot_interval='"200ms"', publication__via_partition_root="true",
+                       sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO v VALUES (1)")  # a session in which nothing is sent stores nothing
+    rows = topic(database.topic("v"))
+    assert values(rows.take(1)) == [1] and process.stop() == 0
+    database.run(f"ALTER TABLE {table} SET UNLOGGED")
+    for row in (2, 3):
+        line = process.start().streaming().wait_for("standstill")
+        assert line["cause"] == "table_unpublished" and f"public.{table}" in line["message"] and "1 streamed table" in line["message"], line
+        code, text = check(process)
+        assert code == 0 and "unlogged" in text and f"public.{table}" in text.replace('"', ""), text
+        database.run("INSERT INTO v VALUES (%s)", [row])
+        assert values(rows.take(1)) == [row] and process.stop() == 0
+    database.run(f"ALTER TABLE {table} SET LOGGED")
+    assert process.start().wait_for("table_logged_again")["tables"] == f"public.{table}"
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_a_table_that_is_taken_out_of_the_publication_and_added_again_is_said(database, millrace, topic, when):
+    """The publication looks as before, and the row is missing."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (1)")
+    rows = topic(database.topic("u"))
+    assert values(rows.take(1)) == [1]
+    if when == "stopped":
+        assert process.stop() == 0
+    database.run(f"ALTER PUBLICATION {database.publication} DROP TABLE t")
+    database.run("INSERT INTO t VALUES (1)")
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t")
+    if when == "stopped":
+        process.start().streaming()
+    line = process.wait_for("table_published_again")
+    assert line["tables"] == "public.t" and "millrace snapshot" in line["remedy"], line
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (2)")
+    assert values(rows.take(1)) == [2] and len(process.log("table_published_again")) == 1 and process.stop() == 0
+    process.start().streaming()
+    looked_at(database, process)
+    assert not process.log("table_published_again") and process.stop() == 0
 
 
 @pytest.mark.parametrize("form", ["(id)", "WHERE (id < 0)"])

@@ -1,7 +1,11 @@
 #include "copy/added.h"
 
+#include <inttypes.h>
+
+#include "base/object.h"
 #include "base/thread.h"
 #include "base/ticker.h"
+#include "copy/readded.h"
 #include "copy/unlogged.h"
 #include "event/checkpoint.h"
 #include "event/kin.h"
@@ -10,6 +14,7 @@
 #include "postgres/server/pg_rules.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200, KIN_TIDY_MIN = 1000 };
+enum { STORED_MAX = 2000 };
 enum { ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
 
 struct mr_added {
@@ -25,6 +30,9 @@ struct mr_added {
     bool asks;                                 /* for the rows of tables that join */
     struct mr_moved moved;
     struct mr_unlogged unlogged;
+    struct mr_readded readded;
+    struct mr_silence *silence;
+    bool has_looked;
     struct mr_kin *kin;                     /* the first one's, too */
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
@@ -127,13 +135,80 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
     return MR_OK;
 }
 
+/* As "0123abcd…", in order; of more than are stored none. */
+static void add_hashes(cJSON *object, const char *name, const uint64_t *hashes, uint32_t count)
+{
+    MR_TEXT(text);
+    for (uint32_t i = 0; i < count && count <= STORED_MAX; i++) {
+        mr_text_format(&text, "%08" PRIx64, hashes[i]);
+    }
+    cJSON_AddStringToObject(object, name, text.data == NULL ? "" : text.data);
+}
+
+/* For the next process. */
+static void keep_silence(const struct mr_added *added)
+{
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "last", added->readded.last);
+    add_hashes(object, "published", added->readded.names, added->readded.count);
+    add_hashes(object, "logged", added->unlogged.logged, added->unlogged.logged_count);
+    cJSON *names = cJSON_AddArrayToObject(object, "unlogged");
+    for (uint32_t i = 0; i < added->unlogged.count; i++) {
+        cJSON_AddItemToArray(names, cJSON_CreateString(added->unlogged.tables[i].name));
+    }
+    mr_silence_set(added->silence, mr_object_text(object));
+}
+
+static void take_hashes(const cJSON *text, uint64_t **hashes, uint32_t *room, uint32_t *count)
+{
+    enum { DIGITS = 8 };
+    const char *at = cJSON_IsString(text) ? text->valuestring : "";
+    for (; strlen(at) >= DIGITS; at += DIGITS) {
+        char digits[DIGITS + 1] = "";
+        memcpy(digits, at, DIGITS);
+        MR_GROW(*hashes, *room, *count + 1);
+        (*hashes)[(*count)++] = strtoull(digits, NULL, 16);
+    }
+    qsort(*hashes, *count, sizeof(uint64_t), mr_u64_compare);
+}
+
+/* What an earlier process knew. */
+static void take_silence(struct mr_added *added)
+{
+    char *text = mr_silence_text(added->silence);
+    MR_OBJECT cJSON *stored = text == NULL ? NULL : cJSON_Parse(text);
+    free(text);
+    struct mr_readded *readded = &added->readded;
+    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "published"), &readded->names,
+                &readded->room, &readded->count);
+    double last = mr_object_number(stored, "last");
+    /* All come where none are known. */
+    readded->last = readded->count > 0 && last >= 0 && last <= UINT32_MAX ? (uint32_t)last : 0;
+    struct mr_unlogged *unlogged = &added->unlogged;
+    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "logged"), &unlogged->logged,
+                &unlogged->logged_room, &unlogged->logged_count);
+    const cJSON *name;
+    cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(stored, "unlogged"))
+    {
+        if (cJSON_IsString(name)) {
+            mr_unlogged_add(unlogged, name->valuestring);
+        }
+    }
+}
+
 /* Tables of which nothing comes. */
 static mr_status look_for_silent(struct mr_added *added, struct mr_pg_conn *conn,
                                  struct mr_error *ret_error)
 {
     struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
     MR_TEXT(text);
+    if (!added->has_looked) {
+        take_silence(added);
+        added->has_looked = true;
+    }
     MR_TRY(mr_unlogged_look(&added->unlogged, conn, added->source, &text, ret_error));
+    MR_TRY(mr_readded_look(&added->readded, conn, added->source, ret_error));
+    keep_silence(added);
     MR_TRY(look_for_unpublished(added, conn, &text, ret_error));
     if (text.len == 0) {
         mr_standstill_end(standstill, MR_CAUSE_TABLE_UNPUBLISHED);
@@ -282,7 +357,7 @@ static void added_start(struct mr_added *added)
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
                               enum mr_moved_policy moved, struct mr_added_listener listener,
-                              struct mr_pg_form *form)
+                              struct mr_pg_form *form, struct mr_silence *silence)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
     *added = (struct mr_added){
@@ -293,6 +368,8 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .moved = {.copies = copies, .policy = source->via_root ? moved : MR_MOVED_IGNORE},
         .listener = listener,
         .form = form,
+        .silence = silence,
+        .readded.forgives = source->captured.alter_publication,
         .kin = source->kin,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
@@ -356,6 +433,7 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     }
     added->source = source;
     mr_unlogged_change(&added->unlogged);
+    added->readded.forgives = source->captured.alter_publication;
     mr_counted_pass(&added->memory, source->captured.memory);
     added_start(added);
     if (asks) {
@@ -363,14 +441,14 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     }
 }
 
-void mr_added_compare(void *context, struct mr_pg_conn *conn)
+bool mr_added_compare(void *context, struct mr_pg_conn *conn)
 {
     struct mr_added *added = context;
     struct mr_error error;
     struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
     if (stats.source.stands_by || !stats.source.was_connected ||
         pthread_mutex_trylock(&added->lock) != 0) {
-        return; /* the next look */
+        return stats.source.stands_by; /* the next look */
     }
     mr_status status = added_keep_kin(added, conn, &error);
     status = MR_THEN(status, look_for_silent(added, conn, &error));
@@ -379,6 +457,7 @@ void mr_added_compare(void *context, struct mr_pg_conn *conn)
     if (status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
+    return true;
 }
 
 void mr_added_free(struct mr_added *added)
@@ -387,6 +466,7 @@ void mr_added_free(struct mr_added *added)
     mr_ticker_done(&added->ticker);
     mr_moved_done(&added->moved);
     mr_unlogged_done(&added->unlogged);
+    mr_readded_done(&added->readded);
     mr_counted_release(added->memory);
     pthread_mutex_destroy(&added->lock);
     free(added);

@@ -9,6 +9,7 @@
 
 #include "copy/copies.h"
 #include "copy/moved.h"
+#include "event/silence.h"
 #include "flow/pipeline.h"
 #include "stream/pg_source.h"
 
@@ -26,7 +27,7 @@ struct mr_added_listener {
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
                               enum mr_moved_policy moved, struct mr_added_listener listener,
-                              struct mr_pg_form *form);
+                              struct mr_pg_form *form, struct mr_silence *silence);
 
 /* Ends the copies of tables that are no longer streamed. `source` counts from now on, and its
  * memory is held as long. Where copies begin with this change, the former one's tables count as
@@ -34,8 +35,9 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks);
 
 /* For the slot's watcher (mr_pg_slot_invite): whether what is listed is published, and as it was
- * when the stream was opened (`form`). What is not is a standstill of these tables. */
-void mr_added_compare(void *added, struct mr_pg_conn *conn);
+ * when the stream was opened (`form`). What is not is a standstill of these tables. False: there is
+ * no stream yet. */
+bool mr_added_compare(void *added, struct mr_pg_conn *conn);
 
 /* Before the pipeline is freed. Takes NULL. */
 void mr_added_free(struct mr_added *added);

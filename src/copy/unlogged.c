@@ -18,7 +18,7 @@ struct looking {
 
 static uint64_t hash_of_name(const char *name)
 {
-    return mr_hash_add(MR_HASH_BEGIN, name, strlen(name));
+    return mr_hash_add(MR_HASH_BEGIN, name, strlen(name)) & UINT32_MAX; /* so many are stored */
 }
 
 static bool was_logged(const struct looking *looking, uint64_t hash)
@@ -136,6 +136,14 @@ mr_status mr_unlogged_look(struct mr_unlogged *unlogged, struct mr_pg_conn *conn
     }
     mr_text_done(&looking.again);
     return status;
+}
+
+void mr_unlogged_add(struct mr_unlogged *unlogged, const char *name)
+{
+    if (unlogged->count < TABLES_MAX) {
+        MR_GROW(unlogged->tables, unlogged->room, unlogged->count + 1);
+        unlogged->tables[unlogged->count++] = (struct mr_unlogged_table){.name = MR_STRDUP(name)};
+    }
 }
 
 void mr_unlogged_change(struct mr_unlogged *unlogged)

@@ -25,6 +25,9 @@ mr_status mr_unlogged_look(struct mr_unlogged *unlogged, struct mr_pg_conn *conn
                            const struct mr_pg_source_options *options, struct mr_text *ret_text,
                            struct mr_error *ret_error);
 
+/* Stored once: one that is unlogged, by its name. */
+void mr_unlogged_add(struct mr_unlogged *unlogged, const char *name);
+
 /* Other tables are configured: the next look sees them all. */
 void mr_unlogged_change(struct mr_unlogged *unlogged);
 

@@ -33,7 +33,7 @@ mr_status mr_daemon_reload(const struct mr_config *running, struct mr_config **r
 
 /* Has the sink know the sections of the stored position; `kinds`: MR_DAEMON_SECTIONS, the caller's,
  * who keeps them. */
-enum { MR_DAEMON_SECTIONS = 10 };
+enum { MR_DAEMON_SECTIONS = 11 };
 void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *kinds);
 
 /* Streams until SIGTERM, or until all has failed that is tried again. */

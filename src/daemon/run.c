@@ -52,9 +52,10 @@ struct app {
         struct mr_kin *kin;             /* NULL: neither */
         struct mr_placings *placings;   /* NULL: what comes again was never seen */
         struct mr_known_topics *topics; /* NULL: the sink is not Kafka */
-        struct mr_keeper columns, parts, places, ids;
+        struct mr_silence *silence;
+        struct mr_keeper columns, parts, places, ids, silent;
     } kept;                                              /* with the position */
-    struct mr_companion *companions[8];                  /* of all eight */
+    struct mr_companion *companions[9];                  /* of all nine */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -171,6 +172,7 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
         kinds[count++] = mr_kept_placings_kind;
     }
     kinds[count++] = mr_kept_topics_kind;
+    kinds[count++] = mr_kept_silence_kind;
     MR_ASSERT(count < MR_DAEMON_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
     config->kafka.sections = kinds;
@@ -227,6 +229,9 @@ static void companions_wire(struct app *app)
         mr_kept_topics_init(&app->kept.ids, app->kept.topics);
         app->companions[count++] = &app->kept.ids.base;
     }
+    app->kept.silence = mr_silence_new();
+    mr_kept_silence_init(&app->kept.silent, app->kept.silence);
+    app->companions[count++] = &app->kept.silent.base;
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }
@@ -307,7 +312,7 @@ static void http_wire(struct app *app)
         (enum mr_moved_policy)config->values.partitions_moved,
         (struct mr_added_listener){.take = app->resolved == NULL ? NULL : mr_resolved_take_tables,
                                    .context = app->resolved},
-        mr_pg_source_form(app->source));
+        mr_pg_source_form(app->source), app->kept.silence);
     mr_pg_slot_invite(app->slot, mr_added_compare, app->added);
     app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,
                                                             .pipeline = app->pipeline,
@@ -374,6 +379,7 @@ static void app_free(struct app *app)
     mr_pg_source_free(app->source);
     mr_known_topics_free(app->kept.topics);
     mr_kin_free(app->kept.kin);
+    mr_silence_free(app->kept.silence);
     mr_topics_done(&app->topics);
     mr_schemas_free(app->schemas);
 }

@@ -6,6 +6,7 @@
 #define KIN      "kin"
 #define PLACINGS "partitions"
 #define TOPICS   "topics"
+#define SILENCE  "silence"
 
 static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 {
@@ -18,6 +19,7 @@ const struct mr_section_kind mr_kept_columns_kind = {COLUMNS, 0, rank_kept};
 const struct mr_section_kind mr_kept_kin_kind = {KIN, 0, rank_kept};
 const struct mr_section_kind mr_kept_placings_kind = {PLACINGS, 0, rank_kept};
 const struct mr_section_kind mr_kept_topics_kind = {TOPICS, 0, rank_kept};
+const struct mr_section_kind mr_kept_silence_kind = {SILENCE, 0, rank_kept};
 
 static void *what_of(const struct mr_companion *companion)
 {
@@ -108,6 +110,44 @@ void mr_kept_placings_init(struct mr_keeper *kept, struct mr_placings *placings)
     *kept = (struct mr_keeper){.base.ops = &ops, .what = placings};
 }
 
+/* A transaction of its own takes it along. */
+static mr_status note_kept(struct mr_companion *companion)
+{
+    atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
+    (void)mr_port_note(companion->port->stream);
+    return MR_OK;
+}
+
+static void adopt_silence(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, SILENCE);
+    if (section != NULL) {
+        mr_silence_take(what_of(companion), section->json);
+    }
+}
+
+static void add_silence(struct mr_companion *companion, const struct mr_reach *reach,
+                        struct mr_checkpoint *checkpoint)
+{
+    (void)reach;
+    add_kept(checkpoint, SILENCE, mr_silence_text(what_of(companion)));
+}
+
+static bool silence_owes(const struct mr_companion *companion)
+{
+    return mr_silence_owes(what_of(companion));
+}
+
+void mr_kept_silence_init(struct mr_keeper *kept, struct mr_silence *silence)
+{
+    static const struct mr_companion_ops ops = {.name = SILENCE,
+                                                .adopt = adopt_silence,
+                                                .owes = silence_owes,
+                                                .between = note_kept,
+                                                .section = add_silence};
+    *kept = (struct mr_keeper){.base.ops = &ops, .what = silence};
+}
+
 static void adopt_topics(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
     const struct mr_section *section = mr_checkpoint_section(stored, TOPICS);
@@ -119,14 +159,6 @@ static void adopt_topics(struct mr_companion *companion, const struct mr_checkpo
 static bool topics_owe(const struct mr_companion *companion)
 {
     return ((const struct mr_known_topics *)what_of(companion))->owes;
-}
-
-/* A transaction of its own takes it along. */
-static mr_status note_topics(struct mr_companion *companion)
-{
-    atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
-    (void)mr_port_note(companion->port->stream);
-    return MR_OK;
 }
 
 static void kept_add_topics(struct mr_companion *companion, const struct mr_reach *reach,
@@ -141,7 +173,7 @@ void mr_kept_topics_init(struct mr_keeper *kept, struct mr_known_topics *known)
     static const struct mr_companion_ops ops = {.name = TOPICS,
                                                 .adopt = adopt_topics,
                                                 .owes = topics_owe,
-                                                .between = note_topics,
+                                                .between = note_kept,
                                                 .section = kept_add_topics};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = known};
 }

@@ -581,12 +581,24 @@ void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options 
     mr_text_string(sql, ") u) SELECT (SELECT count(*) FROM fits)," FEW("fits"));
 }
 
+void mr_sql_add_unlogged_parts(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version)
+{
+    pg_sql_add_tables(sql, options, version);
+    mr_text_string(sql,
+                   ", fits AS (SELECT DISTINCT format('%I.%I', n.nspname, c.relname) AS name"
+                   " FROM listed l JOIN tree t ON t.root = l.oid JOIN pg_class c ON c.oid = t.oid"
+                   " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid <> l.oid"
+                   " AND c.relkind = 'r' AND c.relpersistence = 'u')"
+                   " SELECT (SELECT count(*) FROM fits)," FEW("fits"));
+}
+
 void mr_sql_add_logging(struct mr_text *sql, const struct mr_pg_source_options *options,
                         uint32_t since, const char *oids, int version)
 {
     pg_sql_add_tables(sql, options, version);
     mr_text_string(sql, ", meant_tables AS (SELECT oid, n IS NOT NULL AS is_named FROM listed"
-                        " UNION ALL SELECT t.oid, false FROM listed l JOIN tree t"
+                        " UNION ALL SELECT t.oid, true FROM listed l JOIN tree t"
                         " ON t.root = l.oid UNION ALL SELECT oid, false FROM (");
     add_unlogged(sql, options);
     mr_text_format(sql,

@@ -144,6 +144,10 @@ enum mr_rule_column {
  * five ("nS"). */
 void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options);
 
+/* The same of partitions of configured tables. */
+void mr_sql_add_unlogged_parts(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version);
+
 /* Configured tables and their partitions: those that are unlogged, those whose OID is above
  * `since`, and those of `oids` (", 1, 2" or ""): OID, name, whether it is unlogged, whether it is
  * configured by name ("nsbb"). */

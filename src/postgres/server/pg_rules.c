@@ -50,6 +50,9 @@ static mr_status pg_rules_read_all(struct mr_pg_conn *conn, struct mr_pg_facts *
         mr_sql_add_unlogged(&sql, options);
         MR_TRY(mr_pg_query(conn, &sql, &unlogged, &facts->unlogged, ret_error));
     }
+    static const struct mr_pg_shape parts = {"unlogged partitions", "nS", 1, 1};
+    mr_sql_add_unlogged_parts(&sql, options, facts->version);
+    MR_TRY(mr_pg_query(conn, &sql, &parts, &facts->unlogged_parts, ret_error));
     mr_sql_add_meant(&sql, options, facts->version);
     return mr_pg_query(conn, &sql, &meant, &facts->meant, ret_error);
 }
@@ -81,6 +84,7 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
     mr_pg_result_free(facts->server);
     mr_pg_result_free(facts->tables);
     mr_pg_result_free(facts->unlogged);
+    mr_pg_result_free(facts->unlogged_parts);
     mr_pg_result_free(facts->keys);
     mr_pg_result_free(facts->rules);
     mr_pg_result_free(facts->meant);
@@ -624,11 +628,26 @@ static void rule_unlogged(const struct rules *rules)
     }
 }
 
+static void rule_unlogged_parts(const struct rules *rules)
+{
+    const struct mr_pg_result *parts = rules->facts->unlogged_parts;
+    int64_t count = mr_pg_result_number(parts, 0, 0);
+    if (count > 0) {
+        mr_pg_about(rules->to, "partitions of \"tables\"");
+        mr_pg_remedy(rules->to, "run ALTER TABLE … SET LOGGED, then millrace snapshot");
+        MR_FOUND_WARNING(
+            rules->to, "%lld %s unlogged (%s%s), so nothing comes of what is written to %s",
+            (long long)count, count == 1 ? "is" : "are", names_of(mr_pg_result_value(parts, 0, 1)),
+            count > 5 ? ", …" : "", count == 1 ? "it" : "them");
+    }
+}
+
 /* What patterns mean can't be wrong; their writer wants to see it. */
 static void rule_meant(const struct rules *rules)
 {
     struct mr_pg_reporter *to = rules->to;
     const struct mr_pg_result *meant = rules->facts->meant;
+    rule_unlogged_parts(rules);
     if (rules->options->captured.pattern_count == 0) {
         return;
     }

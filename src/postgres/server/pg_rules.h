@@ -18,11 +18,12 @@ struct mr_pg_facts {
     bool tables_are_known; /* an earlier start had these names, and found them */
     bool slot_is_judged;   /* whether one is made where none is, somebody else says */
     char *database;
-    struct mr_pg_result *server;   /* enum mr_server_column */
-    struct mr_pg_result *tables;   /* enum mr_table_column */
-    struct mr_pg_result *keys;     /* enum mr_key_column; NULL: none is configured */
-    struct mr_pg_result *rules;    /* enum mr_rule_column; NULL: none is configured */
-    struct mr_pg_result *meant;    /* enum mr_meant_column */
+    struct mr_pg_result *server;         /* enum mr_server_column */
+    struct mr_pg_result *tables;         /* enum mr_table_column */
+    struct mr_pg_result *keys;           /* enum mr_key_column; NULL: none is configured */
+    struct mr_pg_result *rules;          /* enum mr_rule_column; NULL: none is configured */
+    struct mr_pg_result *meant;          /* enum mr_meant_column */
+    struct mr_pg_result *unlogged_parts; /* the same of partitions of configured tables */
     struct mr_pg_result *unlogged; /* their count, and names of five; NULL: there are no patterns */
 };
 

@@ -23,6 +23,7 @@ enum {
     COPIES_INTERVALS = 6,
     MB = 1024 * 1024,
     RAISED_LEAST_MB = 64,
+    WAITS_MAX = 30,           /* looks that come early for the guest's sake */
     COPIES_CONNECT_MS = 2000, /* a host that is silent takes as long, and other looks wait */
 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
@@ -36,6 +37,7 @@ struct mr_pg_slot {
     struct mr_pg_slot_options options;
     mr_pg_slot_guest_fn guest; /* NULL: none */
     void *guest_context;
+    uint32_t waited; /* looks in a row for which it was too early */
     struct mr_ticker ticker;
 
     /* The thread's own. */
@@ -466,7 +468,7 @@ static mr_status pg_slot_look(struct mr_pg_slot *slot, int64_t now_ns, struct mr
     MR_TRY(look_at_walsender(slot, conn, pid, ret_error));
     MR_TRY(pg_slot_look_at_tables(slot, conn, ret_error));
     if (slot->guest != NULL) {
-        slot->guest(slot->guest_context, conn);
+        slot->waited = slot->guest(slot->guest_context, conn) ? 0 : slot->waited + 1;
     }
     return MR_OK;
 }
@@ -497,7 +499,8 @@ uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still)
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
-    bool changes = !slot->now.exists || is_being_made(slot) ||
+    bool waits = slot->waited > 0 && slot->waited < WAITS_MAX;
+    bool changes = waits || !slot->now.exists || is_being_made(slot) ||
                    mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
     return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
                ? MISSING_INTERVAL_MS

@@ -128,8 +128,9 @@ struct mr_pg_slot;
 struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options);
 void mr_pg_slot_free(struct mr_pg_slot *slot); /* after stop; NULL is fine */
 
-/* Has another one look, too, on the connection of each look; before the start. */
-typedef void (*mr_pg_slot_guest_fn)(void *context, struct mr_pg_conn *conn);
+/* Has another one look, too, on the connection of each look; before the start. False: it was too
+ * early for it. */
+typedef bool (*mr_pg_slot_guest_fn)(void *context, struct mr_pg_conn *conn);
 void mr_pg_slot_invite(struct mr_pg_slot *slot, mr_pg_slot_guest_fn guest, void *context);
 
 mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error);

@@ -1,0 +1,20 @@
+/* Tables that were taken out of the publication and added again between two looks, or while no
+ * process ran: what was written to them meanwhile is not in the stream, and the publication looks
+ * as before. Each membership has a number of its own in the catalog (pg_publication_rel.oid), and a
+ * new one a larger one. One thread, or under the caller's lock. */
+#pragma once
+
+#include "postgres/catalog/pg_options.h"
+
+/* All zero is one that has not looked yet. */
+struct mr_readded {
+    uint64_t *names; /* hashes of the names that were members at some look, in order */
+    uint32_t count, room;
+    uint32_t last; /* the largest number that was seen */
+    bool forgives; /* the next look: millrace may have set the publication itself */
+};
+
+mr_status mr_readded_look(struct mr_readded *readded, struct mr_pg_conn *conn,
+                          const struct mr_pg_source_options *options, struct mr_error *ret_error);
+
+void mr_readded_done(struct mr_readded *readded);
