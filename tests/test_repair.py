@@ -205,6 +205,27 @@ def test_many_rows_in_several_slices(database, millrace):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_large_value_that_no_event_has_is_sent(database, millrace, delivery):
+    """Nothing is different: the events have the placeholder, and the table the value. Rows that differ are named before those."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL;"
+                 "INSERT INTO t SELECT n, 0, repeat('x', 3000) FROM generate_series(1, 40) n; INSERT INTO t VALUES (99, 0, 'lost')")
+    process = millrace(snapshot__mode='"no_data"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    database.run("UPDATE t SET n = 1 WHERE id <= 40; INSERT INTO t VALUES (50, 0, 'v')")
+    code, first, done, second = repair(process, yes=False)
+    assert (code, first["unknown"], first["missing"], len(first["differences"])) == (DIFFERENT, 40, 1, 41) and second is None
+    assert first["differences"][0]["kind"] == "missing" and done["keys"] == 41, first
+    database.run("DELETE FROM t WHERE id = 99")
+    database.run("INSERT INTO t VALUES (51, 0, 'v')")
+    code, first, done, second = repair(process, yes=False)
+    assert first["verdict"] == "equal in part" and done["keys"] == 40, first
+    assert {'{"id":7}'} < {one["key"] for one in first["differences"]}
+    code, first, done, second = repair(process)
+    assert (code, done["sent"], done["fault"], second["unknown"]) == (EQUAL, 40, "", 0), (first, second)
+    assert repairs_in(database) == sorted((("unknown", "r", f'{{"id":{number}}}') for number in range(1, 41)), key=str)
+    assert process.stop() == 0
+
+
 def test_more_rows_than_are_named_at_once(database, millrace):
     """In rounds, within one run."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 21000) n")

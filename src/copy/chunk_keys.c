@@ -7,8 +7,8 @@ enum { COLUMNS_MAX = 32 }; /* of an index (INDEX_MAX_KEYS) */
 static const struct {
     const char *why;
     bool deletes;
-} kinds[] = {
-    {"missing", false}, {"stale", false}, {"altered", false}, {"phantom", true}, {"torn", true}};
+} kinds[] = {{"missing", false}, {"stale", false}, {"altered", false},
+             {"phantom", true},  {"torn", true},   {"unknown", false}};
 
 /* Takes a list of so many texts. */
 static bool take_texts(struct mr_chunk_keys *keys, const cJSON *list, char **to)

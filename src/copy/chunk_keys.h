@@ -11,8 +11,9 @@
 struct cJSON;
 
 struct mr_chunk_keys {
-    const char *why; /* "missing", "stale", "altered", "phantom", "torn"; outlives the keys */
-    bool deletes;    /* those that are not there; else those that are there are copied */
+    const char
+        *why; /* "missing", "stale", "altered", "phantom", "torn", "unknown"; outlives the keys */
+    bool deletes; /* those that are not there; else those that are there are copied */
     uint32_t column_count;
     uint32_t count;
     size_t bytes; /* of all texts */

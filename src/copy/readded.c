@@ -12,8 +12,8 @@ struct asking {
     struct mr_text again;
 };
 
-static mr_status take_member(void *context, const struct mr_pg_result *row,
-                             struct mr_error *ret_error)
+static mr_status readded_take(void *context, const struct mr_pg_result *row,
+                              struct mr_error *ret_error)
 {
     struct asking *asking = context;
     struct mr_readded *readded = asking->readded;
@@ -50,7 +50,7 @@ mr_status mr_readded_look(struct mr_readded *readded, struct mr_pg_conn *conn,
                   " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %L",
                   options->publication);
     mr_text_format(&sql, " AND r.oid > %u", readded->last);
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_member, &asking, ret_error);
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, readded_take, &asking, ret_error);
     if (status == MR_OK) {
         readded->last = asking.last;
     } else {

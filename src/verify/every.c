@@ -122,7 +122,7 @@ static void every_take_proof(void *context, const struct mr_proof *proof, int64_
     known->cause = proof->cause;
     if (proof->cause == NULL) {
         uint64_t differences = 0;
-        for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
+        for (int i = 0; i < MR_DIFFERENCE_UNKNOWN; i++) {
             differences += proof->counts.differences[i];
         }
         bool is_other = differences == 0 && proof->verdict == MR_VERIFY_DIFFERENT;

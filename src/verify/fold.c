@@ -626,7 +626,9 @@ static void compare_values(struct comparison *comparison, const struct entry *en
         comparison->counts.lacking += entry->lacks;
         differ(comparison, how_it_differs(entry), entry, 1);
     } else {
-        comparison->counts.unknown += !knows;
+        if (!knows) {
+            differ(comparison, MR_DIFFERENCE_UNKNOWN, entry, 1);
+        }
         comparison->counts.alone += is_alone && how_it_differs(entry) == MR_DIFFERENCE_STALE;
     }
 }
@@ -784,7 +786,6 @@ static void fold_add_counts(struct mr_fold_counts *sum, const struct mr_fold_cou
         sum->differences[i] += more->differences[i];
     }
     sum->eventless += more->eventless;
-    sum->unknown += more->unknown;
     sum->older += more->older;
     sum->unsettled += more->unsettled;
     sum->twice += more->twice;

@@ -77,6 +77,8 @@ enum mr_difference_kind {
     MR_DIFFERENCE_ALTERED, /* it is, and has other values */
     /* the row is gone on both sides, and of delete and tombstone one alone is there */
     MR_DIFFERENCE_TORN,
+    /* none that is known: equal, but for a large value that no event has */
+    MR_DIFFERENCE_UNKNOWN,
     MR_DIFFERENCE_COUNT,
 };
 
@@ -94,7 +96,6 @@ struct mr_fold_counts {
     uint64_t events;
     uint64_t differences[MR_DIFFERENCE_COUNT];
     uint64_t eventless; /* of those that are missing: their key has no event */
-    uint64_t unknown;   /* rows that are equal but for values that no event has */
     /* keys whose last event is of another form of the table, and does not equal the row */
     uint64_t older;
     uint64_t unsettled; /* keys that no chunk showed, and that came while they were read */

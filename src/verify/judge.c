@@ -129,7 +129,8 @@ static void judge_rest(const struct mr_work *work)
         {counts->buried, "rows have a tombstone and no delete, which compaction has taken"},
         {counts->unsettled, "rows came while the table was read, after their part of it; the next "
                             "run proves them"},
-        {counts->unknown, "rows have a large value that no event of their key has"},
+        {counts->differences[MR_DIFFERENCE_UNKNOWN],
+         "rows have a large value that no event of their key has; --repair sends them"},
         {counts->older, "rows have a last event of an older form of the table"},
         {counts->twice, "rows share a key with another one"},
         {counts->alone, "rows are the only ones older than a column, and nothing says what its "

@@ -130,16 +130,38 @@ static mr_status wait_for_stream(struct mr_work *work, bool *ret_has_come,
     }
 }
 
+/* Where those begin that are named last, and that make room for others. */
+static uint32_t named_unknown(const struct mr_proof *proof)
+{
+    uint32_t low = 0;
+    uint32_t high = proof->named_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        bool is_other = proof->named[middle].difference.kind != MR_DIFFERENCE_UNKNOWN;
+        *(is_other ? &low : &high) = is_other ? middle + 1 : middle;
+    }
+    return low;
+}
+
 static void proof_take_difference(void *context, const struct mr_difference *difference)
 {
     struct mr_work *work = context;
     struct mr_proof *proof = work->proof;
     bool is_later = difference->last.offset >= 0 &&
                     mr_place_compare(difference->last.place, work->strange.other_last) > 0;
-    work->strange.hard += work->table.key_count > 0 && is_later;
+    bool is_unknown = difference->kind == MR_DIFFERENCE_UNKNOWN;
+    const struct mr_verify_named named = {.difference = *difference};
+    work->strange.hard += work->table.key_count > 0 && is_later && !is_unknown;
+    uint32_t unknown = named_unknown(proof);
     if (proof->named_count < work->tools->named_max) {
         MR_GROW(proof->named, proof->named_room, (size_t)proof->named_count + 1);
-        proof->named[proof->named_count++] = (struct mr_verify_named){.difference = *difference};
+        proof->named[proof->named_count++] = named;
+        if (!is_unknown && unknown < proof->named_count - 1) { /* before those */
+            proof->named[proof->named_count - 1] = proof->named[unknown];
+            proof->named[unknown] = named;
+        }
+    } else if (!is_unknown && unknown < proof->named_count) {
+        proof->named[unknown] = named;
     }
 }
 

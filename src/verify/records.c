@@ -130,6 +130,10 @@ static mr_status records_take_record(struct mr_work *work, struct mr_kafka_read 
     if (event.after.data != NULL) {
         digest = mr_digest_add(digest, work->topic.row.sum);
     }
+    /* Of a delete, what it says of the row. */
+    if (event.after.data == NULL && event.before.data != NULL) {
+        digest = mr_digest_add(digest, mr_digest_of(work->tools->key, event.before));
+    }
     /* What is read again may be another value the next time, or none. */
     bool has_reselected = work->tools->config->source.reselect.column_count > 0;
     for (uint32_t i = 0; has_reselected && i < work->topic.row.large_count; i++) {

@@ -225,7 +225,8 @@ mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *
         mr_error_set(&ret->fault, MR_ERR_CONFIG, "%s", proof->unrepairable);
         return MR_OK;
     }
-    for (int kind = 0; kind < MR_DIFFERENCE_COUNT; kind++) {
+    for (int kind = proof->verdict == MR_VERIFY_DIFFERENT ? 0 : MR_DIFFERENCE_UNKNOWN;
+         kind < MR_DIFFERENCE_COUNT; kind++) {
         for (uint32_t at = 0; at < proof->named_count && ret->fault.status == MR_OK;) {
             struct wish wish = next_wish(proof, (enum mr_difference_kind)kind, &at);
             ret->asked += wish.count;

@@ -19,7 +19,8 @@ const char *mr_repair_refusal(const struct mr_verify_table *table, const char **
 void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
                      struct mr_proof *proof);
 
-/* Without options->yes it only says what it would do. MR_AGAIN: interrupted; another error: there
+/* Of what counts as different, or, where nothing does, of rows with values that no event has.
+ * Without options->yes it only says what it would do. MR_AGAIN: interrupted; another error: there
  * is no millrace that takes it. */
 mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *proof,
                     struct mr_repair *ret, struct mr_error *ret_error);

@@ -9,11 +9,10 @@ const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
                                         [MR_VERIFY_NONE] = "no verdict",
                                         [MR_VERIFY_DIFFERENT] = "different"};
 
-const char *const mr_difference_names[] = {[MR_DIFFERENCE_MISSING] = "missing",
-                                           [MR_DIFFERENCE_PHANTOM] = "phantom",
-                                           [MR_DIFFERENCE_STALE] = "stale",
-                                           [MR_DIFFERENCE_ALTERED] = "altered",
-                                           [MR_DIFFERENCE_TORN] = "torn"};
+const char *const mr_difference_names[] = {
+    [MR_DIFFERENCE_MISSING] = "missing", [MR_DIFFERENCE_PHANTOM] = "phantom",
+    [MR_DIFFERENCE_STALE] = "stale",     [MR_DIFFERENCE_ALTERED] = "altered",
+    [MR_DIFFERENCE_TORN] = "torn",       [MR_DIFFERENCE_UNKNOWN] = "unknown"};
 
 enum { PLACE_MAX = 48 };
 
@@ -127,7 +126,6 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     cJSON_AddStringToObject(object, "lsn", moment);
     cJSON_AddNumberToObject(object, "rows", (double)counts->rows);
     cJSON_AddNumberToObject(object, "records", (double)proof->records);
-    cJSON_AddNumberToObject(object, "unknown", (double)counts->unknown);
     for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
         cJSON_AddNumberToObject(object, mr_difference_names[i], (double)counts->differences[i]);
     }

@@ -159,6 +159,13 @@ static uint64_t differences_of(const struct mr_proof *proof)
     return all;
 }
 
+static bool is_repairable(const struct mr_proof *proof)
+{
+    return proof->verdict == MR_VERIFY_DIFFERENT ||
+           (proof->verdict == MR_VERIFY_IN_PART &&
+            proof->counts.differences[MR_DIFFERENCE_UNKNOWN] > 0);
+}
+
 /* In rounds: so many differences are named at once. One that mends nothing is the last. */
 static mr_status verify_repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                                struct mr_error *ret_error)
@@ -179,7 +186,7 @@ static mr_status verify_repair(struct mr_verify_tools *tools, FILE *to, struct m
         *proof = (struct mr_proof){.listed = listed, .is_again = true};
         MR_TRY(verify_prove(tools, to, proof, ret_error));
         left = is_all ? before : differences_of(proof);
-    } while (left < before && proof->verdict == MR_VERIFY_DIFFERENT);
+    } while (left < before && is_repairable(proof));
     return MR_OK;
 }
 
@@ -196,7 +203,7 @@ static mr_status verify_tables(struct mr_verify_tools *tools, const struct mr_ve
         struct mr_proof proof = {.listed = &list->tables[i]};
         status = verify_prove(tools, to, &proof, ret_error);
         bool repairs = status == MR_OK && tools->options->repairs;
-        if (repairs && proof.verdict == MR_VERIFY_DIFFERENT) {
+        if (repairs && is_repairable(&proof)) {
             status = verify_repair(tools, to, &proof, ret_error);
         }
         if (status == MR_OK || repairs) {

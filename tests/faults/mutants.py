@@ -74,6 +74,8 @@ MUTANTS = [
            "test_tables.py::test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said"),
     Mutant("a membership that is new is the old one", "src/copy/readded.c", "was_there = asking->sorted > 0 &&", "was_there = false && asking->sorted > 0 &&",
            "test_tables.py::test_a_table_that_is_taken_out_of_the_publication_and_added_again_is_said"),
+    Mutant("a value that no event has stays unknown", "src/verify/verify.c", "counts.differences[MR_DIFFERENCE_UNKNOWN] > 0", "counts.differences[MR_DIFFERENCE_UNKNOWN] > 1000000",
+           "test_repair.py::test_a_large_value_that_no_event_has_is_sent"),
     Mutant("hidden columns in one case of letters only", "src/convert/patterns.c", 'is_name || is_any ? "" : ANY_CASE);', '"");', "unit convert_test"),
     Mutant("a class of anyone's is Kafka's", "src/convert/transforms.c", "|| !is_of_theirs(java);", ";", "unit convert_test"),
     Mutant("a list from a provider is empty", "src/convert/source.c", "    if (!good) {\n        mr_cv_hold(", "    if (false) {\n        mr_cv_hold(", "unit convert_test"),

@@ -547,6 +547,12 @@ static void rule_key_column(const struct rules *all, const char *loss,
     }
 }
 
+/* What is read again hides nothing. */
+static bool hides_columns(const char *option)
+{
+    return strncmp(option, "columns.", 8) == 0 && strcmp(option, "columns.reselect") != 0;
+}
+
 /* Values of a column whose name is mistyped would go out unmasked. Of a table that a pattern means
  * or will mean one day, nobody knows whether it is mistyped. */
 static void rule_named_column(const struct rules *all, const struct mr_named_column *named,
@@ -560,6 +566,19 @@ static void rule_named_column(const struct rules *all, const struct mr_named_col
     }
     bool is_named = mr_pg_table_named(&rules.options->captured, mr_slice_of(named->table.schema),
                                       mr_slice_of(named->table.table)) != UINT32_MAX;
+    if (rules.goes_on && hides_columns(named->option)) {
+        mr_pg_remedy(
+            rules.to,
+            "if it was renamed, name it as it was and as it is: \"(%s|new_name)\" (millrace "
+            "help E-columns-unmatched); if it is gone, take it out",
+            named->column);
+        MR_FOUND_WARNING(rules.to,
+                         "names column \"%s\", which the table does not have: if it was hidden and "
+                         "has another name now, the stream ends at the table's next row, with exit "
+                         "code 65",
+                         named->column);
+        return;
+    }
     mr_pg_remedy(rules.to, "correct %s", named->option);
     mr_pg_found(rules.to, is_named ? stops_a_new_stream(&rules) : MR_FINDING_WARNING, MR_ERR_CONFIG,
                 "names column \"%s\", which the table does not have", named->column);
@@ -760,7 +779,9 @@ static void rule_slot(const struct rules *rules)
     const char *status = mr_pg_fact(rules->facts, MR_SLOT_WAL_STATUS);
     if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
         mr_pg_remedy(rules->to, "choose another slot_name");
-        MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "uses %s%s, but millrace reads pgoutput",
+        MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG,
+                       "uses %s%s, but millrace reads pgoutput; choose another slot_name, or drop "
+                       "it, if no other program reads it",
                        plugin == NULL ? "no plugin" : "plugin ", plugin == NULL ? "" : plugin);
     } else if (!slot_is_of_this_database(rules->facts)) {
         mr_pg_remedy(rules->to, "choose another slot_name");
