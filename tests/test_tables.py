@@ -614,6 +614,18 @@ def test_a_hidden_column_that_goes_stops_nothing(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_a_hidden_column_that_was_renamed_is_said_by_check(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, ssn text)")
+    process = millrace(columns__exclude='["public.t:ssn"]').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'x')")
+    assert values(topic(database.topic("t")).take(1)) == [1] and process.stop() == 0
+    database.run("ALTER TABLE t RENAME ssn TO number")
+    code, text = check(process)
+    assert code == 0 and "with exit code 65" in text and "(ssn|new_name)" in text, text
+    database.run("INSERT INTO t VALUES (2, 'x')")
+    assert process.start().ended(60) == 65
+
+
 def test_a_hidden_column_of_a_backlog(database, millrace, topic):
     """The catalog is ahead of the rows. What was changed since stops nothing that can be told; a column that had another's name meanwhile does."""
     database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")

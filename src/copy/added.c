@@ -5,7 +5,7 @@
 #include "base/object.h"
 #include "base/thread.h"
 #include "base/ticker.h"
-#include "copy/readded.h"
+#include "copy/members.h"
 #include "copy/unlogged.h"
 #include "event/checkpoint.h"
 #include "event/kin.h"
@@ -30,7 +30,7 @@ struct mr_added {
     bool asks;                                 /* for the rows of tables that join */
     struct mr_moved moved;
     struct mr_unlogged unlogged;
-    struct mr_readded readded;
+    struct mr_members members;
     struct mr_silence *silence;
     bool has_looked;
     struct mr_kin *kin;                     /* the first one's, too */
@@ -149,8 +149,8 @@ static void add_hashes(cJSON *object, const char *name, const uint64_t *hashes, 
 static void keep_silence(const struct mr_added *added)
 {
     MR_OBJECT cJSON *object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "last", added->readded.last);
-    add_hashes(object, "published", added->readded.names, added->readded.count);
+    cJSON_AddNumberToObject(object, "last", added->members.last);
+    add_hashes(object, "published", added->members.names, added->members.count);
     add_hashes(object, "logged", added->unlogged.logged, added->unlogged.logged_count);
     cJSON *names = cJSON_AddArrayToObject(object, "unlogged");
     for (uint32_t i = 0; i < added->unlogged.count; i++) {
@@ -178,12 +178,12 @@ static void take_silence(struct mr_added *added)
     char *text = mr_silence_text(added->silence);
     MR_OBJECT cJSON *stored = text == NULL ? NULL : cJSON_Parse(text);
     free(text);
-    struct mr_readded *readded = &added->readded;
-    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "published"), &readded->names,
-                &readded->room, &readded->count);
+    struct mr_members *members = &added->members;
+    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "published"), &members->names,
+                &members->room, &members->count);
     double last = mr_object_number(stored, "last");
     /* All come where none are known. */
-    readded->last = readded->count > 0 && last >= 0 && last <= UINT32_MAX ? (uint32_t)last : 0;
+    members->last = members->count > 0 && last >= 0 && last <= UINT32_MAX ? (uint32_t)last : 0;
     struct mr_unlogged *unlogged = &added->unlogged;
     take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "logged"), &unlogged->logged,
                 &unlogged->logged_room, &unlogged->logged_count);
@@ -207,7 +207,7 @@ static mr_status look_for_silent(struct mr_added *added, struct mr_pg_conn *conn
         added->has_looked = true;
     }
     MR_TRY(mr_unlogged_look(&added->unlogged, conn, added->source, &text, ret_error));
-    MR_TRY(mr_readded_look(&added->readded, conn, added->source, ret_error));
+    MR_TRY(mr_members_look(&added->members, conn, added->source, ret_error));
     keep_silence(added);
     MR_TRY(look_for_unpublished(added, conn, &text, ret_error));
     if (text.len == 0) {
@@ -369,7 +369,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .listener = listener,
         .form = form,
         .silence = silence,
-        .readded.forgives = source->captured.alter_publication,
+        .members.forgives = source->captured.alter_publication,
         .kin = source->kin,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
@@ -433,7 +433,7 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     }
     added->source = source;
     mr_unlogged_change(&added->unlogged);
-    added->readded.forgives = source->captured.alter_publication;
+    added->members.forgives = source->captured.alter_publication;
     mr_counted_pass(&added->memory, source->captured.memory);
     added_start(added);
     if (asks) {
@@ -466,7 +466,7 @@ void mr_added_free(struct mr_added *added)
     mr_ticker_done(&added->ticker);
     mr_moved_done(&added->moved);
     mr_unlogged_done(&added->unlogged);
-    mr_readded_done(&added->readded);
+    mr_members_done(&added->members);
     mr_counted_release(added->memory);
     pthread_mutex_destroy(&added->lock);
     free(added);

@@ -1,5 +1,5 @@
 /* What the looks at the server know of tables of which nothing may come (copy/unlogged.h,
- * copy/readded.h), for the stored position: the next process compares with it. A text of theirs,
+ * copy/members.h), for the stored position: the next process compares with it. A text of theirs,
  * and a lock that is held for a moment, for a look may take long. Any thread. */
 #pragma once
 

@@ -72,7 +72,7 @@ MUTANTS = [
            "test_tables.py::test_a_partition_that_was_detached_while_it_was_stopped"),
     Mutant("what became unlogged while it was stopped", "src/copy/added.c", "        take_silence(added);\n", "",
            "test_tables.py::test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said"),
-    Mutant("a membership that is new is the old one", "src/copy/readded.c", "was_there = asking->sorted > 0 &&", "was_there = false && asking->sorted > 0 &&",
+    Mutant("a membership that is new is the old one", "src/copy/members.c", "was_there = asking->sorted > 0 &&", "was_there = false && asking->sorted > 0 &&",
            "test_tables.py::test_a_table_that_is_taken_out_of_the_publication_and_added_again_is_said"),
     Mutant("a value that no event has stays unknown", "src/verify/verify.c", "counts.differences[MR_DIFFERENCE_UNKNOWN] > 0", "counts.differences[MR_DIFFERENCE_UNKNOWN] > 1000000",
            "test_repair.py::test_a_large_value_that_no_event_has_is_sent"),

@@ -7,14 +7,14 @@
 #include "postgres/catalog/pg_options.h"
 
 /* All zero is one that has not looked yet. */
-struct mr_readded {
+struct mr_members {
     uint64_t *names; /* hashes of the names that were members at some look, in order */
     uint32_t count, room;
     uint32_t last; /* the largest number that was seen */
     bool forgives; /* the next look: millrace may have set the publication itself */
 };
 
-mr_status mr_readded_look(struct mr_readded *readded, struct mr_pg_conn *conn,
+mr_status mr_members_look(struct mr_members *members, struct mr_pg_conn *conn,
                           const struct mr_pg_source_options *options, struct mr_error *ret_error);
 
-void mr_readded_done(struct mr_readded *readded);
+void mr_members_done(struct mr_members *members);
