@@ -883,18 +883,22 @@ ORDERED = {
 }
 
 
-@pytest.mark.parametrize("when", ["running", "stopped", "listed-alone"])
+@pytest.mark.parametrize("when", ["running", "stopped", "listed-alone", "made-later"])
 @pytest.mark.parametrize("how", [*TURNED, *ORDERED])
 def test_a_column_of_a_partition_is_hidden_by_its_number(database, millrace, topic, how, when):
     """The table's columns have their names, and the partition's had them, too, as long as it was one."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY, dropped text, name text, email text, note text) PARTITION BY RANGE (id); ALTER TABLE t DROP dropped;"
-                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);"
-                 "CREATE TABLE t_2 (note text, email text, name text, id int PRIMARY KEY); ALTER TABLE t ATTACH PARTITION t_2 FOR VALUES FROM (10) TO (20)")
+    database.run("CREATE TABLE t (id int PRIMARY KEY, dropped text, name text, email text, note text) PARTITION BY RANGE (id); ALTER TABLE t DROP dropped")
+    parts = ("CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);"
+             "CREATE TABLE t_2 (note text, email text, name text, id int PRIMARY KEY); ALTER TABLE t ATTACH PARTITION t_2 FOR VALUES FROM (10) TO (20)")
+    if when != "made-later":
+        database.run(parts)
     database.run(BY_ROOT.format(database.publication, "true"))
     process = millrace(tables=("t",) if when == "listed-alone" else ("public.*",), columns__mask='["public.t:email=8"]',
                        publication__via_partition_root="true").start().streaming()
-    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1', 'o')")
-    assert topic(database.topic("t")).take(1)[0].json["after"]["email"] == "********"
+    if when == "made-later":
+        database.run(parts)
+    database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1', 'o'), (11, 'n', 'hidden-2', 'o')")
+    assert topic(database.topic("t")).take(2)[0].json["after"]["email"] == "********"
     emptied(database)
     if when == "stopped":
         assert process.stop() == 0
@@ -914,6 +918,21 @@ def test_a_column_of_a_partition_is_hidden_by_its_number(database, millrace, top
     else:
         assert topic(database.topic(table)).take(1)[0].json["after"] == row
         assert process.stop() == 0
+
+
+def test_the_stream_shows_a_partition_whose_table_is_gone(database, millrace, topic):
+    """No table has its columns by now."""
+    database.run(ALIKE.format("t"))
+    database.run(BY_ROOT.format(database.publication, "true"))
+    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    emptied(database)
+    assert process.stop() == 0
+    for text in ("CREATE TABLE x PARTITION OF t FOR VALUES FROM (10) TO (20)", "INSERT INTO t VALUES (11, 'n', 'hidden-1')", "ALTER TABLE t DETACH PARTITION x",
+                 "DROP TABLE t", "INSERT INTO x VALUES (12, 'n', 'hidden-2')", "DROP TABLE x"):
+        database.run(text)
+    process.start().streaming()
+    assert topic(database.topic("x")).take(1)[0].json["after"] == {"id": 12, "name": "n", "email": "********"}
+    assert process.stop() == 0
 
 
 def test_the_stream_shows_a_partition_that_is_gone(database, millrace, topic):
@@ -945,7 +964,8 @@ def test_a_copy_hides_what_a_former_partition_did(database, millrace, topic, how
     database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
     emptied(database)
     assert process.stop() == 0
-    for text in ("CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20)", "INSERT INTO t VALUES (11, 'n', 'hidden-2')", "ALTER TABLE t DETACH PARTITION t_2",
+    for text in ("CREATE UNLOGGED TABLE t_2 (LIKE t INCLUDING ALL)", "INSERT INTO t_2 VALUES (11, 'n', 'hidden-2')",  # the stream has none of it
+                 "ALTER TABLE t ATTACH PARTITION t_2 FOR VALUES FROM (10) TO (20)", "ALTER TABLE t DETACH PARTITION t_2", "ALTER TABLE t_2 SET LOGGED",
                  "CREATE TABLE plain (LIKE t INCLUDING ALL)", "INSERT INTO plain VALUES (12, 'n', 'e')"):
         database.run(text)
     process.start().streaming()
