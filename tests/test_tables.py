@@ -6,13 +6,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 
 import psycopg
 import pytest
 
-from kit import Database, check, dsn, eventually
+from kit import BINARY, Database, check, connect, dsn, eventually
 from ledger import confirmed_past, peak_rss_mb
 from processes import broker_pid
 
@@ -563,6 +564,48 @@ def test_a_hidden_column_is_never_shown(database, millrace, topic, how, lives, m
     record = topic(database.topic(table)).take(2 if table == "users" else 1)[-1]
     assert "hidden-2" in record.value
     assert process.log("columns_unmatched")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("by", ["snapshot", "command"])
+def test_a_copy_shows_no_more_of_a_partition_than_the_stream(database, millrace, topic, by):
+    """users is a partition of people by now: no copy sends its rows as those of people either."""
+    database.run("CREATE TABLE people (id int PRIMARY KEY, email text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE users PARTITION OF people FOR VALUES FROM (10) TO (20); INSERT INTO people VALUES (11, 'hidden-1')")
+    options = {"tables": ("public.*",), "publication__via_partition_root": "true"}
+    if by == "snapshot":
+        process = millrace(**options, snapshot__mode='"initial"', columns__mask='["public.users:email=8"]').start()
+        assert process.ended(60) == 65
+        assert 'column \\"email\\" of its partition public.users' in "".join(process.lines)
+    else:
+        process = millrace(**options, columns__mask='["public.users:email=8"]').start().streaming()
+        subprocess.run([BINARY, "snapshot", "public.people", "--config", process.path, "--address", process.address()], check=True, timeout=60)
+        process.wait_for("incremental_failed")
+    assert database.topic("people") not in database.topics() or "hidden-" not in "".join(record.value for record in topic(database.topic("people")).read())
+    assert "hidden-" not in "".join(process.lines)
+
+
+def test_a_partition_that_is_locked_holds_up_no_other(database, millrace, topic):
+    """What is asked of partitions takes no locks."""
+    database.run("CREATE TABLE people (id int PRIMARY KEY, email text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE users PARTITION OF people FOR VALUES FROM (10) TO (20); CREATE TABLE spring PARTITION OF people FOR VALUES FROM (0) TO (10)")
+    process = millrace(tables=("public.*",), columns__mask='["public.(users|people):email=8", "public.users:none=8"]', columns__unmatched='"warn"',
+                       publication__via_partition_root="true").start().streaming()
+    with connect(database.name) as connection, connection.transaction():
+        connection.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        database.run("INSERT INTO spring VALUES (1, 'hidden-1')")
+        (record,) = topic(database.topic("people")).take(1)
+    assert record.json["after"] == {"id": 1, "email": "********"}
+    assert not process.log("source_lost") and process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_the_columns_that_are_listed_and_the_key(database, millrace, topic, delivery):
+    """Of a table that was there before: the key is sent though no rule lists it, and nothing takes that for a renamed column."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("public.*",), columns__include='["public.users:note"]', sink__kafka__delivery=f'"{delivery}"').start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'hidden', 'seen')")
+    assert topic(database.topic("users")).take(1)[0].json["after"] == {"id": 1, "note": "seen"}
     assert process.stop() == 0
 
 

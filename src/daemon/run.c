@@ -251,7 +251,7 @@ static void app_wire(struct app *app)
         encode->hidden = app->kept.hidden;
         app->kept.kin = mr_kin_new();
         app->config->source.kin = app->kept.kin;
-        app->config->source.columns_then =
+        app->config->source.columns_at_start =
             (struct mr_columns_listener){.take = columns_learn, .context = app->kept.hidden};
     }
     if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {

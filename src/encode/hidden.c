@@ -45,6 +45,8 @@ struct mr_hidden {
     pthread_mutex_t lock;
     struct seen *seen;
     uint32_t count, room;
+    char *stored;      /* as it is stored; NULL: it is too much, or */
+    bool is_formatted; /* it has changed */
     bool was_too_much;
 };
 
@@ -154,6 +156,7 @@ static void forget_all(struct mr_hidden *hidden)
         seen_done(&hidden->seen[i]);
     }
     hidden->count = 0;
+    hidden->is_formatted = false;
 }
 
 void mr_hidden_free(struct mr_hidden *hidden)
@@ -161,6 +164,7 @@ void mr_hidden_free(struct mr_hidden *hidden)
     if (hidden != NULL) {
         forget_all(hidden);
         free(hidden->seen);
+        free(hidden->stored);
         pthread_mutex_destroy(&hidden->lock);
         free(hidden);
     }
@@ -286,24 +290,55 @@ static uint32_t number_in_part(const char *numbers, uint32_t number)
     return number > last ? UINT32_MAX : 0; /* it came later */
 }
 
-/* A column that was hidden, and may be one that is shown; NULL: none. `numbers`: of a partition of
- * what was seen, as those of mr_origin. */
-static const char *shown_of(const struct seen *seen, const char *numbers,
+/* Whether what was learned is under the names that the rules judge now (`judged`, of the table): no
+ * row is behind it, and so no value that was hidden then; of a key's columns, say, the rules hide
+ * what is sent nevertheless. */
+static bool is_as_learned(const struct seen *seen, const char *judged, const char *column,
+                          const char *now)
+{
+    return seen->is_learned && strcmp(seen->name, judged) == 0 && strcmp(column, now) == 0;
+}
+
+/* A column that was hidden, and may be one that is shown; NULL: none. `judged`: by whose name the
+ * rules see the table; `numbers`: of a partition of what was seen, as those of mr_origin. */
+static const char *shown_of(const struct seen *seen, const char *judged, const char *numbers,
                             const struct mr_places *places, const bool *hides)
 {
     const struct mr_relation *now = places->now;
     for (uint32_t i = 0; i < seen->number_count; i++) {
-        uint32_t number = number_in_part(numbers, seen->numbers[i].number);
+        const struct numbered *hidden = &seen->numbers[i];
+        uint32_t number = number_in_part(numbers, hidden->number);
         for (uint32_t a = 0; a < now->attribute_count; a++) {
             bool is_it = now->attributes[a].number == number;
             for (uint32_t c = 0; is_it && c < now->column_count; c++) {
-                if (!hides[c] && mr_places_may_be(places, a, c)) {
-                    return seen->numbers[i].name;
+                if (!hides[c] && mr_places_may_be(places, a, c) &&
+                    !is_as_learned(seen, judged, hidden->name, now->columns[c].name)) {
+                    return hidden->name;
                 }
             }
         }
     }
     return NULL;
+}
+
+/* The same by names, of a table that the catalog does not know any more. */
+static const char *shown_by_name(const struct seen *seen, const char *judged,
+                                 const struct mr_relation *now, const bool *hides)
+{
+    if (!is_as_learned(seen, judged, "", "")) {
+        return doubtful_of(seen, now, hides);
+    }
+    const char *lost = NULL;
+    bool has_new = false;
+    for (uint32_t i = 0; i < seen->count; i++) {
+        uint32_t column;
+        bool is_there = mr_relation_find_column(now, mr_slice_of(seen->columns[i]), &column);
+        lost = seen->hides[i] && !is_there ? seen->columns[i] : lost;
+    }
+    for (uint32_t c = 0; c < now->column_count; c++) {
+        has_new |= !hides[c] && !seen_has(seen, seen->count, now->columns[c].name);
+    }
+    return has_new ? lost : NULL;
 }
 
 static bool rule_names(const struct mr_column_rule *rule, const char *schema, const char *table)
@@ -463,6 +498,7 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
     if (seen == NULL && !matters) {
         return;
     }
+    hidden->is_formatted = false;
     struct seen made = {.oid = now->oid,
                         .name = MR_STRDUP(name),
                         .topic = MR_STRDUP(topic),
@@ -519,9 +555,11 @@ static const char *lost_of_origin(const struct mr_hidden *hidden, const struct m
         return NULL;
     }
     if (places != NULL && numbers_tell(seen, origin)) {
-        return shown_of(seen, origin->numbers, places, hides);
+        MR_TEXT(judged);
+        mr_text_format(&judged, "%s.%s", origin->schema, origin->table);
+        return shown_of(seen, judged.data, origin->numbers, places, hides);
     }
-    return by_names ? doubtful_of(seen, now, hides) : NULL;
+    return by_names && !seen->is_learned ? doubtful_of(seen, now, hides) : NULL;
 }
 
 /* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
@@ -543,13 +581,13 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
             lost_of_origin(hidden, now, &now->origins[i], places, topic, hides, by_oid == NULL);
     }
     if (by_oid != NULL && column == NULL) {
-        column = places == NULL ? NULL : shown_of(by_oid, "", places, hides);
+        column = places == NULL ? NULL : shown_of(by_oid, name, "", places, hides);
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
-            column = doubtful_of(by_oid, now, hides);
+            column = shown_by_name(by_oid, name, now, hides);
         }
         before = column == NULL || strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
     }
-    if (column == NULL && by_name != NULL && by_name != by_oid) {
+    if (column == NULL && by_name != NULL && by_name != by_oid && !by_name->is_learned) {
         column = lost_of(by_name, now, hides);
     }
     return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
@@ -603,11 +641,12 @@ static bool rule_is_for(const struct mr_column_rule *rule, const char *topic,
                                     mr_slice_of(table->table));
 }
 
-/* Whether the rules hide it of a table of this name. */
+/* Whether the rules hide it of a table of this name; of a key's columns those that leave out all
+ * others do not. */
 static bool rules_hide(const struct mr_hidden *hidden, const struct mr_table_ref *table,
-                       const char *topic, const char *column)
+                       const char *topic, const char *column, bool is_key)
 {
-    bool is_listed = false, is_included = false;
+    bool is_listed = false, is_included = is_key;
     for (uint32_t i = 0; i < hidden->rule_count; i++) {
         const struct mr_column_rule *rule = &hidden->rules[i];
         bool names = rule_is_for(rule, topic, table) &&
@@ -622,40 +661,60 @@ static bool rules_hide(const struct mr_hidden *hidden, const struct mr_table_ref
     return is_listed && !is_included;
 }
 
+static bool is_of_key(const struct mr_relation *relation, uint32_t column)
+{
+    for (uint32_t k = 0; k < relation->key_count; k++) {
+        if (relation->key_columns[k] == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first column that is shown, and that the rules hide of that partition; NULL: none. */
+static const char *shown_of_part(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                 const struct mr_table_ref *part, const char *topic,
+                                 const bool *hides)
+{
+    for (uint32_t c = 0; c < now->column_count; c++) {
+        const char *column = now->columns[c].name;
+        if (!hides[c] && rules_hide(hidden, part, topic, column, is_of_key(now, c))) {
+            return column;
+        }
+    }
+    return NULL;
+}
+
 /* What the rules hide of a partition while it is one by itself, and not of the table that its rows
  * come as: it was attached since, say. */
 static mr_status judge_parts(const struct mr_hidden *hidden, const struct mr_relation *now,
                              const char *topic, const bool *hides, struct mr_error *ret_error)
 {
-    for (uint32_t i = 0; i < now->part_count; i++) {
-        const struct mr_table_ref *part = &now->parts[i];
-        uint32_t c = 0;
-        while (c < now->column_count &&
-               (hides[c] || !rules_hide(hidden, part, topic, now->columns[c].name))) {
-            c++;
-        }
-        if (c == now->column_count) {
-            continue;
-        }
-        if (hidden->unmatched == MR_UNMATCHED_WARN) {
-            mr_log(MR_LOG_WARN, "columns_unmatched",
-                   "a rule for columns hides a column of a partition, whose rows come as its "
-                   "table's, and of that no rule hides it: its values go out as they are",
-                   MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
-                   MR_LOG_STR("partition", part->table),
-                   MR_LOG_STR("column", now->columns[c].name));
-            continue;
-        }
-        return mr_fail(ret_error, MR_ERR_POISON,
-                       "table %s.%s: the rules for columns (columns.*) hide column \"%s\" of its "
-                       "partition %s.%s, whose rows come as the table's, and no column is surely "
-                       "that one and hidden at this place of the stream, so nothing of the table "
-                       "goes out; name the table in the rule, too (\"%s.%s:%s\"), or take the "
-                       "partition out of it",
-                       now->schema, now->table, now->columns[c].name, part->schema, part->table,
-                       now->schema, now->table, now->columns[c].name);
+    const struct mr_table_ref *part = now->parts;
+    const char *column = NULL;
+    for (uint32_t i = 0; i < now->part_count && column == NULL; i++) {
+        part = &now->parts[i];
+        column = shown_of_part(hidden, now, part, topic, hides);
     }
-    return MR_OK;
+    if (column == NULL) {
+        return MR_OK;
+    }
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a rule for columns hides a column of a partition, whose rows come as its table's, "
+               "and of that no rule hides it: its values go out as they are",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
+               MR_LOG_STR("partition", part->table), MR_LOG_STR("column", column));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s: the rules for columns (columns.*) hide column \"%s\" of its "
+                   "partition %s.%s, whose rows come as the table's, and of the table they do not, "
+                   "so nothing of it goes out; name the table in the rule, too (\"%s.%s:%s\"), or "
+                   "take the partition out of it; columns.unmatched = \"warn\" would send such "
+                   "values as they are",
+                   now->schema, now->table, column, part->schema, part->table, now->schema,
+                   now->table, column);
 }
 
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
@@ -679,26 +738,32 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     return status;
 }
 
-void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+static bool rules_hide_at_start(const struct mr_hidden *hidden, const struct mr_relation *relation,
+                                const char *column)
 {
     const struct mr_table_ref own = {relation->schema, relation->table};
+    bool hides = rules_hide(hidden, &own, "", column, false);
+    for (uint32_t k = 0; k < relation->origin_count && !hides; k++) {
+        const struct mr_table_ref of = {relation->origins[k].schema, relation->origins[k].table};
+        hides = rules_hide(hidden, &of, "", column, false);
+    }
+    return hides;
+}
+
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+{
+    MR_HOLD(&hidden->lock);
+    if (hidden->count >= LEARNED_MAX || find_seen(hidden, relation->oid, NULL, "") != NULL) {
+        return;
+    }
     bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        const char *column = relation->columns[i].name;
-        hides[i] = rules_hide(hidden, &own, "", column);
-        for (uint32_t k = 0; k < relation->origin_count && !hides[i]; k++) {
-            const struct mr_table_ref of = {relation->origins[k].schema,
-                                            relation->origins[k].table};
-            hides[i] = rules_hide(hidden, &of, "", column);
-        }
+        hides[i] = rules_hide_at_start(hidden, relation, relation->columns[i].name);
     }
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     struct mr_places places;
-    bool is_known = mr_places_init(&places, relation);
-    MR_HOLD(&hidden->lock);
-    if (is_known && hidden->count < LEARNED_MAX && hides_any(hides, relation->column_count) &&
-        find_seen(hidden, relation->oid, NULL, "") == NULL) {
+    if (mr_places_init(&places, relation) && hides_any(hides, relation->column_count)) {
         keep_seen(hidden, relation, &places, name.data, "", hides);
         hidden->seen[hidden->count - 1].is_learned = true;
     }
@@ -762,30 +827,39 @@ static char *format_seen(const struct mr_hidden *hidden, bool with_learned)
     return text;
 }
 
+/* NULL: too much. What the next process can learn itself gives way. */
+static char *format_bounded(struct mr_hidden *hidden)
+{
+    for (int with_learned = 1; with_learned >= 0; with_learned--) {
+        char *text = format_seen(hidden, with_learned);
+        if (strlen(text) <= STORED_BYTES_MAX) {
+            return text;
+        }
+        free(text);
+    }
+    if (!hidden->was_too_much) {
+        hidden->was_too_much = true;
+        mr_log(MR_LOG_WARN, "columns_not_stored",
+               "rules for columns hide columns of so many tables that the stored position does not "
+               "name them: a column that is renamed while millrace is down is not noticed, unless "
+               "a rule names table and column",
+               MR_LOG_INT("tables", hidden->count));
+    }
+    return NULL;
+}
+
 char *mr_hidden_format(struct mr_hidden *hidden)
 {
     MR_HOLD(&hidden->lock);
     if (hidden->count == 0) {
         return NULL;
     }
-    char *text = format_seen(hidden, true);
-    if (strlen(text) > STORED_BYTES_MAX) {
-        free(text);
-        text = format_seen(hidden, false); /* the others the next process may learn itself */
+    if (!hidden->is_formatted) {
+        free(hidden->stored);
+        hidden->stored = format_bounded(hidden);
+        hidden->is_formatted = true;
     }
-    if (strlen(text) > STORED_BYTES_MAX) {
-        free(text);
-        text = NULL;
-        if (!hidden->was_too_much) {
-            hidden->was_too_much = true;
-            mr_log(MR_LOG_WARN, "columns_not_stored",
-                   "rules for columns hide columns of so many tables that the stored position does "
-                   "not name them: a column that is renamed while millrace is down is not noticed, "
-                   "unless a rule names table and column",
-                   MR_LOG_INT("tables", hidden->count));
-        }
-    }
-    return text;
+    return hidden->stored == NULL ? NULL : MR_STRDUP(hidden->stored);
 }
 
 static void take_numbers(struct seen *seen, const cJSON *numbers)

@@ -111,7 +111,7 @@ static void test_hidden_look_parts(void **state)
     static const struct mr_column_rule of_parts[] = {
         {.action = MR_COLUMN_INCLUDE,
          .table = {.schema = {.text = "public"}, .table = {.text = "listed"}},
-         .column = {.text = "id"}},
+         .column = {.text = "note"}},
         {.action = MR_COLUMN_HASH,
          .table = {.schema = {.text = "public"}, .table = {.text = "routed"}},
          .column = {.text = "email"},
@@ -137,6 +137,8 @@ static void test_hidden_look_parts(void **state)
                                    .table = "people",
                                    .columns = columns,
                                    .column_count = MR_ARRAY_LEN(columns),
+                                   .key_columns = (uint32_t[]){0},
+                                   .key_count = 1,
                                    .parts = parts,
                                    .part_count = MR_ARRAY_LEN(parts)};
         for (int warns = 0; warns < 2; warns++) {
@@ -410,6 +412,32 @@ static void test_hidden_learn(void **state)
     }
 }
 
+/* The key is sent although no rule names it; so is what another stream's rules name. */
+static void test_hidden_learn_what_rules_leave_out(void **state)
+{
+    (void)state;
+    const struct mr_column_rule listed = {
+        .action = MR_COLUMN_INCLUDE,
+        .table = {.schema = {.text = "public"}, .table = {.text = "users"}},
+        .column = {.text = "note"}};
+    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    learn(hidden, 1, "users", NULL);
+    assert_int_equal(
+        look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")), MR_OK);
+    assert_int_equal(
+        look_numbered(hidden, TEXTS("id", "mail", "note"), TEXTS("id", "mail", "note")),
+        MR_ERR_POISON);
+    mr_hidden_free(hidden);
+    hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    learn(hidden, 1, "users", NULL);
+    assert_int_equal(LOOK(1, "users", "id", "-email", "note"), MR_OK); /* it was dropped since */
+    mr_hidden_free(hidden);
+    hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    learn(hidden, 1, "users", NULL);
+    assert_int_equal(LOOK(2, "users", "id", "note", "more"), MR_OK); /* made again, without a row */
+    mr_hidden_free(hidden);
+}
+
 /* A rule that fits nothing of a table is told with its first row, as if nothing was learned. */
 static void test_hidden_learn_is_not_seen(void **state)
 {
@@ -487,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_hidden_look_origins_stay),
         cmocka_unit_test(test_hidden_look_places),
         cmocka_unit_test(test_hidden_learn),
+        cmocka_unit_test(test_hidden_learn_what_rules_leave_out),
         cmocka_unit_test(test_hidden_learn_is_not_seen),
         cmocka_unit_test(test_hidden_take_with_other_rules),
         cmocka_unit_test(test_hidden_format_is_bounded),

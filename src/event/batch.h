@@ -63,7 +63,6 @@ const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *
 /* That of an index; NULL: there are fewer. Any thread. */
 const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
 
-/* The sink thread sets it, any reads it. */
 /* The topic has refused a record of the transaction that commits at `lsn`: for want of a key
  * (`off_ms` is 0), or for a time of its own that is so far from the commit's. False: that is known,
  * and the record came all the same. Sink thread; wall clock. */
@@ -74,6 +73,7 @@ bool mr_topic_refuses_keyless(const struct mr_topic *topic, mr_lsn lsn, int64_t 
 bool mr_topic_refuses_time(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms,
                            int64_t now_ns);
 
+/* The sink thread sets it, any reads it. */
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);
 
 /* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule

@@ -54,7 +54,7 @@ struct store {
     struct progress of; /* what the position that was taken says (MR_STORES_AFTER) */
     int64_t asked_ns;   /* when the sink was asked last */
     bool owes_sections; /* steps have become safe since then */
-    bool has_wanted;    /* companions that owe a section were told so (MR_STORES_WITHIN) */
+    bool has_wanted;    /* companions that owe a section were told so (MR_STORES_WITH) */
     uint64_t *steps;    /* of a reach, by lane, */
     uint64_t *sequences;
 };

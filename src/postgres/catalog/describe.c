@@ -22,6 +22,8 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     }
     if (!is_of_rows) {
         MR_TRY(mr_pg_attributes_tell(conn, options, &catalog->captured, ret_error));
+    } else if (options->hides_columns) {
+        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, options, NULL, ret_error));
     }
     return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
@@ -33,6 +35,7 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_captured_done(&catalog->captured);
     mr_by_oid_done(&catalog->types);
     mr_pg_attributes_done(&catalog->attributes);
+    mr_pg_parts_done(&catalog->parts);
     mr_text_done(&catalog->parent_columns);
 }
 
@@ -128,7 +131,8 @@ static mr_status describe_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *
     if (question->kind == MR_PG_ASK_COLUMNS) {
         char schema[sizeof(question->table)];
         struct mr_pg_described described = described_of(question, schema);
-        return mr_pg_attributes_ask(&catalog->attributes, conn, catalog->options, &described,
+        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, catalog->options, &described, ret_error));
+        return mr_pg_attributes_ask(&catalog->attributes, conn, question->oid,
                                     &question->transaction, ret_error);
     }
     if (question->kind == MR_PG_ASK_KEY) {
@@ -328,7 +332,11 @@ static mr_status find_attributes(struct mr_pg_catalog *catalog,
                                  const struct mr_transaction *transaction, struct mr_relation *view)
 {
     const struct mr_pg_attributes *known = &catalog->attributes;
-    if (!catalog->options->hides_columns || view->attributes != NULL) {
+    if (!catalog->options->hides_columns) {
+        return MR_OK;
+    }
+    if (view->attributes != NULL) {
+        mr_pg_parts_find(&catalog->parts, view);
         return MR_OK;
     }
     if (known->oid != view->oid || known->lsn != transaction->commit_lsn) {
@@ -336,8 +344,7 @@ static mr_status find_attributes(struct mr_pg_catalog *catalog,
     }
     view->attributes = known->items;
     view->attribute_count = known->count;
-    view->parts = known->parts;
-    view->part_count = known->part_count;
+    mr_pg_parts_find(&catalog->parts, view);
     return MR_OK;
 }
 
@@ -376,6 +383,11 @@ mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg
     if (view->key_count == 0 && mr_pg_keys_is_gone(&catalog->keys, view->oid)) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT, "table %s.%s was just dropped", view->schema,
                        view->table);
+    }
+    if (catalog->options->hides_columns) {
+        const struct mr_pg_described table = {
+            .oid = view->oid, .schema = view->schema, .table = view->table};
+        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, catalog->options, &table, ret_error));
     }
     mr_status status;
     while ((status = describe_ours(catalog, &now, view, ret_error)) == MR_FULL) {

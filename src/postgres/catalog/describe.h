@@ -13,6 +13,7 @@
 #include "postgres/catalog/pg_attributes.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_key_order.h"
+#include "postgres/catalog/pg_parts.h"
 #include "postgres/catalog/pg_types.h"
 
 enum mr_pg_question_kind {
@@ -42,6 +43,7 @@ struct mr_pg_catalog {
     struct mr_pg_captured captured;
     struct mr_by_oid types;             /* pg_types.h */
     struct mr_pg_attributes attributes; /* of the table that was asked for last */
+    struct mr_pg_parts parts;           /* the same; for a copy of all tables */
     struct mr_origins origins;          /* of the table at hand */
     struct mr_pg_question question;
     /* Whose parent was asked for last, and for which transaction. */

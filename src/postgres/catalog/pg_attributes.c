@@ -11,11 +11,6 @@ void mr_pg_attributes_done(struct mr_pg_attributes *attributes)
         free((char *)attributes->items[i].name);
     }
     free(attributes->items);
-    for (uint32_t i = 0; i < attributes->part_count; i++) {
-        free((char *)attributes->parts[i].schema);
-        free((char *)attributes->parts[i].table);
-    }
-    free(attributes->parts);
     *attributes = (struct mr_pg_attributes){0};
 }
 
@@ -53,56 +48,9 @@ static mr_status take_attribute(void *context, const struct mr_pg_result *row,
     return MR_OK;
 }
 
-struct parts_reading {
-    struct mr_pg_attributes *attributes;
-    const struct mr_pg_source_options *options;
-    const struct mr_pg_described *root;
-};
-
-static mr_status take_part(void *context, const struct mr_pg_result *row,
-                           struct mr_error *ret_error)
-{
-    const struct parts_reading *reading = context;
-    const struct mr_pg_source_options *options = reading->options;
-    struct mr_pg_attributes *attributes = reading->attributes;
-    const char *schema = mr_pg_result_value(row, 0, 0);
-    const char *table = mr_pg_result_value(row, 0, 1);
-    (void)ret_error;
-    for (uint32_t i = 0; i < options->hiding_count; i++) {
-        const struct mr_table_pattern *hiding = &options->hiding[i];
-        if (mr_table_pattern_matches(hiding, mr_slice_of(schema), mr_slice_of(table)) &&
-            !mr_table_pattern_matches(hiding, mr_slice_of(reading->root->schema),
-                                      mr_slice_of(reading->root->table))) {
-            MR_GROW(attributes->parts, attributes->part_room, attributes->part_count + 1);
-            attributes->parts[attributes->part_count++] =
-                (struct mr_table_ref){.schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
-            break;
-        }
-    }
-    return MR_OK;
-}
-
-/* Of a table that is not partitioned there are none. */
-static mr_status ask_parts(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
-                           const struct mr_pg_source_options *options,
-                           const struct mr_pg_described *described, struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"the partitions of a table", "ss", 0, UINT32_MAX};
-    struct parts_reading reading = {attributes, options, described};
-    struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "SELECT n.nspname, c.relname FROM pg_class r, pg_partition_tree(r.oid) t"
-                   " JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n"
-                   " ON n.oid = c.relnamespace WHERE r.oid = %u AND r.relkind = 'p'"
-                   " AND c.oid <> r.oid ORDER BY 1, 2",
-                   described->oid);
-    return mr_pg_ask_rows(conn, &sql, &shape, take_part, &reading, ret_error);
-}
-
 mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
-                               const struct mr_pg_source_options *options,
-                               const struct mr_pg_described *described,
-                               const struct mr_transaction *transaction, struct mr_error *ret_error)
+                               uint32_t oid, const struct mr_transaction *transaction,
+                               struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the columns of a table", "nSn", 0, UINT32_MAX};
     mr_pg_attributes_done(attributes);
@@ -112,15 +60,14 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
                    "SELECT attnum, CASE WHEN NOT attisdropped THEN attname END, CASE WHEN"
                    " age(xmin) BETWEEN 0 AND 1000000000 THEN xmin::text::bigint ELSE 0 END"
                    " FROM pg_attribute WHERE attrelid = %u AND attnum > 0 ORDER BY attnum",
-                   described->oid);
+                   oid);
     MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, take_attribute, &reading, ret_error));
-    MR_TRY(ask_parts(attributes, conn, options, described, ret_error));
-    attributes->oid = described->oid;
+    attributes->oid = oid;
     attributes->lsn = transaction->commit_lsn;
     return MR_OK;
 }
 
-enum then_column { THEN_OID, THEN_SCHEMA, THEN_TABLE, THEN_NUMBER, THEN_NAME, THEN_CERTAIN };
+enum first_column { FIRST_OID, FIRST_SCHEMA, FIRST_TABLE, FIRST_NUMBER, FIRST_NAME, FIRST_CERTAIN };
 
 struct telling {
     const struct mr_columns_listener *listener;
@@ -151,26 +98,26 @@ static void tell_table(struct telling *telling)
     telling->is_certain = true;
 }
 
-static mr_status take_then_column(void *context, const struct mr_pg_result *row,
-                                  struct mr_error *ret_error)
+static mr_status take_first_column(void *context, const struct mr_pg_result *row,
+                                   struct mr_error *ret_error)
 {
     struct telling *telling = context;
     struct mr_relation *table = &telling->table;
-    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, THEN_OID);
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, FIRST_OID);
     (void)ret_error;
     if (oid != table->oid) {
         tell_table(telling);
         table->oid = oid;
-        table->schema = MR_STRDUP(mr_pg_result_value(row, 0, THEN_SCHEMA));
-        table->table = MR_STRDUP(mr_pg_result_value(row, 0, THEN_TABLE));
+        table->schema = MR_STRDUP(mr_pg_result_value(row, 0, FIRST_SCHEMA));
+        table->table = MR_STRDUP(mr_pg_result_value(row, 0, FIRST_TABLE));
     }
     telling->is_certain &=
-        mr_pg_result_true(row, 0, THEN_CERTAIN) && table->column_count < MR_COLUMNS_MAX;
+        mr_pg_result_true(row, 0, FIRST_CERTAIN) && table->column_count < MR_COLUMNS_MAX;
     if (telling->is_certain) {
-        const char *name = MR_STRDUP(mr_pg_result_value(row, 0, THEN_NAME));
+        const char *name = MR_STRDUP(mr_pg_result_value(row, 0, FIRST_NAME));
         telling->columns[table->column_count++] = (struct mr_column){.name = name};
         telling->attributes[table->attribute_count++] = (struct mr_attribute){
-            .number = (uint32_t)mr_pg_result_number(row, 0, THEN_NUMBER), .name = name};
+            .number = (uint32_t)mr_pg_result_number(row, 0, FIRST_NUMBER), .name = name};
     }
     return MR_OK;
 }
@@ -179,26 +126,29 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
                                 const struct mr_pg_captured *captured, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the columns of all tables", "nssnsb", 0, UINT32_MAX};
-    if (options->columns_then.take == NULL || captured->tables.count == 0) {
+    if (options->columns_at_start.take == NULL || captured->tables.count == 0) {
         return MR_OK;
     }
     MR_TEXT(oids);
     mr_pg_captured_add_oids(captured, &oids);
     struct mr_text sql = {0};
     mr_text_format(&sql,
-                   "SELECT c.oid::bigint, n.nspname, c.relname, a.attnum, a.attname, coalesce(");
+                   "SELECT c.oid::bigint, c.nspname, c.relname, a.attnum, a.attname, coalesce(");
     mr_sql_format(&sql, MR_SQL_IS_BEFORE_SLOT("a.xmin") " AND ", options->slot);
     mr_sql_format(&sql, MR_SQL_IS_BEFORE_SLOT("c.xmin"), options->slot);
     mr_text_format(&sql,
-                   ", false) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-                   " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
-                   " AND NOT a.attisdropped WHERE c.oid = ANY ('{%s}'::oid[]) ORDER BY 1, 4",
+                   ", false) FROM (SELECT k.oid, k.relname, k.xmin, n.nspname FROM pg_class k"
+                   " JOIN pg_namespace n ON n.oid = k.relnamespace"
+                   " WHERE k.oid = ANY ('{%s}'::oid[]) OFFSET 0) c JOIN pg_attribute a"
+                   " ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped WHERE ",
                    oids.data);
+    mr_sql_add_any_pattern(&sql, options->hiding, options->hiding_count);
+    mr_text_string(&sql, " ORDER BY 1, 4 LIMIT 100000");
     struct telling *telling = MR_NEW(struct telling);
-    telling->listener = &options->columns_then;
+    telling->listener = &options->columns_at_start;
     telling->kin = options->kin;
     tell_table(telling);
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_then_column, telling, ret_error);
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_first_column, telling, ret_error);
     telling->is_certain &= status == MR_OK;
     tell_table(telling);
     free(telling);

@@ -18,22 +18,16 @@ struct mr_pg_attributes {
     mr_lsn lsn;                 /* of the transaction's commit */
     uint32_t count, room;       /* 0: the table is gone */
     struct mr_attribute *items; /* by their numbers, with names of their own */
-    uint32_t part_count, part_room;
-    struct mr_table_ref *parts; /* as mr_relation has them */
 };
 
-/* Reads those of one table for that transaction, whose end the connection sees. Whose rows come as
- * those of a partitioned table the stream does not tell; but before the first row of a partition it
- * describes the table (maybe_send_schema, pgoutput.c), also after an ATTACH, and its partitions
- * are asked for then, too. */
+/* Reads those of one table for that transaction, whose end the connection sees. */
 mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
-                               const struct mr_pg_source_options *options,
-                               const struct mr_pg_described *described,
-                               const struct mr_transaction *transaction,
+                               uint32_t oid, const struct mr_transaction *transaction,
                                struct mr_error *ret_error);
 
-/* Tells `options->columns_then` of the tables that are captured, but for those of which something
- * was written since: what the stream has of them first is not known. */
+/* Tells `options->columns_at_start` of captured tables that rules for columns name (of 100,000
+ * columns at most), but for those of which something was written since: what the stream has of them
+ * first is not known. */
 mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                                 const struct mr_pg_captured *captured, struct mr_error *ret_error);
 

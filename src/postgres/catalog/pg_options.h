@@ -16,7 +16,6 @@ struct mr_table_key {
     uint32_t column_count;
 };
 
-/* Of a key's columns. */
 /* Gets published tables with all their columns, where these have been so since before all that the
  * slot holds: as the stream will have them first, before it has any of their rows. Of a column it
  * has name and number, of a partition its outermost table. Source thread. */
@@ -25,6 +24,7 @@ struct mr_columns_listener {
     void *context;
 };
 
+/* Of a key's columns. */
 enum mr_key_order {
     MR_KEY_ORDER_AUTO, /* the table's, for want of a reason */
     MR_KEY_ORDER_TABLE,
@@ -165,7 +165,7 @@ struct mr_pg_source_options {
     bool hides_columns; /* rules do, which need to know which column of a table is which; */
     const struct mr_table_pattern *hiding; /* about these tables */
     uint32_t hiding_count;
-    struct mr_columns_listener columns_then; /* who remembers them; `take` NULL: nobody */
+    struct mr_columns_listener columns_at_start; /* who remembers them; `take` NULL: nobody */
     struct mr_kin *kin;      /* where they do; else NULL. Lives as long as the source */
     bool messages;           /* logical messages are passed on, too */
     bool failover;           /* FAILOVER slot on 17 and later */

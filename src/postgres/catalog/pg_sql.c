@@ -17,7 +17,7 @@ static void pg_sql_add_pattern(struct mr_text *sql, const char *column,
     }
 }
 
-static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
+void mr_sql_add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
                             uint32_t count)
 {
     mr_text_string(sql, "(false");
@@ -44,9 +44,9 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
                         " ON s.oid = relnamespace WHERE relkind IN ('r', 'p')"
                         " AND relpersistence = 'p' AND nspname <> 'information_schema'"
                         " AND nspname !~ '^pg_' OFFSET 0) c WHERE ");
-    add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
+    mr_sql_add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
     mr_text_string(sql, " AND NOT ");
-    add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
+    mr_sql_add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
     /* A table twice would be one with two keys. */
     mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = c.nspname"
                         " AND w.name = c.relname)");
@@ -569,9 +569,9 @@ static void add_unlogged(struct mr_text *sql, const struct mr_pg_source_options 
                         " (SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace s"
                         " ON s.oid = relnamespace WHERE relkind = 'r' AND relpersistence = 'u'"
                         " OFFSET 0) c WHERE ");
-    add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
+    mr_sql_add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
     mr_text_string(sql, " AND NOT ");
-    add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
+    mr_sql_add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
 }
 
 void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options)

@@ -39,6 +39,10 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     "(age(" xmin ") NOT BETWEEN 0 AND 1000000000 OR age(" xmin ") > (SELECT age(catalog_xmin)"     \
     " FROM pg_replication_slots WHERE slot_name = %L))"
 
+/* A condition: one of the patterns fits "c", which has nspname and relname. */
+void mr_sql_add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
+                            uint32_t count);
+
 /* One row about server, slot and publication; columns as enum mr_server_column. */
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
 

@@ -75,8 +75,12 @@ void mr_kafka_take_topics(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         kafka->ids.due_ns = mr_monotonic_ns() + AGAIN_S * INT64_C(1000000000);
         return;
     }
-    /* Known since the first answer to a question for metadata. */
+    /* librdkafka has it from any answer about metadata; without it ids could be another's. */
     char *cluster = rd_kafka_clusterid(kafka->producer, 0);
+    if (cluster == NULL && kafka->options.known->cluster != 0) {
+        kafka->ids.due_ns = mr_monotonic_ns() + AGAIN_S * INT64_C(1000000000);
+        return;
+    }
     if (cluster != NULL) {
         mr_known_topics_cluster(kafka->options.known, cluster);
         rd_kafka_mem_free(kafka->producer, cluster);
