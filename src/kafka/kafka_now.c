@@ -12,11 +12,6 @@ void mr_kafka_now_all(rd_kafka_t *producer)
 {
 }
 
-bool mr_kafka_now_is_apart(void)
-{
-    return true;
-}
-
 #else
 
 void mr_kafka_now(rd_kafka_topic_t *topic, int32_t partition)
@@ -28,11 +23,6 @@ void mr_kafka_now(rd_kafka_topic_t *topic, int32_t partition)
 void mr_kafka_now_all(rd_kafka_t *producer)
 {
     rd_kafka_flush(producer, 1);
-}
-
-bool mr_kafka_now_is_apart(void)
-{
-    return false;
 }
 
 #endif

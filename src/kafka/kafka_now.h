@@ -7,13 +7,8 @@
 #pragma once
 
 #include <librdkafka/rdkafka.h>
-#include <stdbool.h>
 
 /* What was produced to the partition so far may set out. The caller then calls mr_kafka_now_all,
  * once for all partitions. */
 void mr_kafka_now(rd_kafka_topic_t *topic, int32_t partition);
 void mr_kafka_now_all(rd_kafka_t *producer);
-
-/* Whether what comes after mr_kafka_now is never sent together with what came before: as long as
- * at most two requests' records wait in librdkafka for a partition. */
-bool mr_kafka_now_is_apart(void);

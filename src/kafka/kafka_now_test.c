@@ -1,7 +1,6 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "kafka/kafka_now.h"
@@ -127,44 +126,6 @@ static void test_mr_kafka_now_leaves_what_comes_later(void **state)
     await_reports(fixture, 2 * RECORDS);
     assert_int_equal(rd_kafka_outq_len(fixture->producer), RECORDS);
 }
-
-static double used_s(clockid_t clock)
-{
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-/* Three requests that are complete while the broker takes its time: each sets out alone, once the
- * one before is answered, and nothing is spent on waiting for that. */
-static void test_mr_kafka_now_is_apart(void **state)
-{
-    struct fixture *fixture = *state;
-    const double round_trip_s = 0.3;
-    produce_some(fixture, 0);
-    mr_kafka_now(fixture->topic, 0);
-    await_reports(fixture, RECORDS); /* it is connected */
-    rd_kafka_mock_broker_set_rtt(rd_kafka_handle_mock_cluster(fixture->producer), 1,
-                                 (int)(round_trip_s * 1000));
-    double begun_s = used_s(CLOCK_MONOTONIC);
-    double begun_cpu_s = used_s(CLOCK_PROCESS_CPUTIME_ID);
-    for (int i = 0; i < 2; i++) {
-        produce_some(fixture, 0);
-        mr_kafka_now(fixture->topic, 0);
-    }
-    for (int i = 0; i < 3; i++) {
-        rd_kafka_event_t *event = rd_kafka_queue_poll(fixture->events, LIMIT_S * 1000);
-        assert_int_equal(rd_kafka_event_type(event), RD_KAFKA_EVENT_DR);
-        assert_int_equal(rd_kafka_event_message_count(event), RECORDS);
-        rd_kafka_event_destroy(event);
-        if (i == 0) {
-            produce_some(fixture, 0);
-            mr_kafka_now(fixture->topic, 0);
-        }
-    }
-    assert_true(used_s(CLOCK_MONOTONIC) - begun_s > 3 * round_trip_s * 0.9);
-    assert_true(used_s(CLOCK_PROCESS_CPUTIME_ID) - begun_cpu_s < round_trip_s / 2);
-}
 #endif
 
 int main(void)
@@ -177,7 +138,6 @@ int main(void)
 #ifdef MILLRACE_RDKAFKA_SEND_NOW
         cmocka_unit_test_setup_teardown(test_mr_kafka_now_leaves_what_comes_later, now_setup,
                                         now_teardown),
-        cmocka_unit_test_setup_teardown(test_mr_kafka_now_is_apart, now_setup, now_teardown),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,27 +227,10 @@ static rd_kafka_resp_err_t on_sent(rd_kafka_t *producer, int socket, const char 
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* The same. What waits behind another request does not count as on its way. */
-static rd_kafka_resp_err_t on_answered(rd_kafka_t *producer, int socket, const char *broker,
-                                       int32_t id, int16_t request, int16_t version, int32_t number,
-                                       size_t bytes, int64_t took_us, rd_kafka_resp_err_t err,
-                                       void *opaque)
-{
-    struct mr_kafka_sink *kafka = opaque;
-    int64_t took_ns = took_us <= 0 ? 1 : took_us * 1000;
-    int64_t least_ns = atomic_load(&kafka->answer_ns);
-    while (request == PRODUCE && err == RD_KAFKA_RESP_ERR_NO_ERROR &&
-           (least_ns == 0 || took_ns < least_ns) &&
-           !atomic_compare_exchange_weak(&kafka->answer_ns, &least_ns, took_ns)) {
-    }
-    return RD_KAFKA_RESP_ERR_NO_ERROR;
-}
-
 static rd_kafka_resp_err_t kafka_on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf,
                                         void *opaque, char *reason, size_t reason_size)
 {
-    rd_kafka_interceptor_add_on_request_sent(producer, "requests", on_sent, opaque);
-    return rd_kafka_interceptor_add_on_response_received(producer, "requests", on_answered, opaque);
+    return rd_kafka_interceptor_add_on_request_sent(producer, "sizes", on_sent, opaque);
 }
 
 static void kafka_give_token(rd_kafka_t *producer, const char *unused, void *opaque)
@@ -277,7 +260,7 @@ static mr_status kafka_producer_new(struct mr_kafka_sink *kafka, struct mr_error
     kafka->reach.hung_up = false;
     rd_kafka_conf_set_opaque(conf, kafka);
     rd_kafka_conf_set_log_cb(conf, kafka_on_log);
-    rd_kafka_conf_interceptor_add_on_new(conf, "requests", kafka_on_new, kafka);
+    rd_kafka_conf_interceptor_add_on_new(conf, "sizes", kafka_on_new, kafka);
     mr_kafka_threads_watch(conf);
     mr_kafka_token_want(conf, &kafka->options, kafka_give_token);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);

@@ -42,11 +42,12 @@ static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t 
     }
 }
 
-/* A request is with the broker as a whole. */
+/* All that a queue had handed over is with the broker. */
 static void note_answer(struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
-    mr_far_note(&kafka->far, mr_monotonic_ns(), atomic_exchange(&kafka->answer_ns, 0),
-                atomic_exchange(&kafka->sent, 0), queue->flight.full);
+    int64_t now_ns = mr_monotonic_ns();
+    mr_far_note(&kafka->far, now_ns, now_ns - queue->handed_ns, atomic_exchange(&kafka->sent, 0),
+                queue->full);
     kafka->base.times = mr_far_times(&kafka->far);
     if (MR_UNLIKELY(kafka->base.times > 1 && !kafka->reach.far)) {
         kafka->reach.far = true;
@@ -61,15 +62,13 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
 {
     struct mr_batch *batch = record->batch;
     struct mr_kafka_queue *queue = record->flight;
-    MR_ASSERT(batch->pending > 0 && queue->flight.records > 0);
-    if (--queue->flight.records == 0) {
+    MR_ASSERT(batch->pending > 0 && queue->in_flight > 0);
+    if (--queue->in_flight == 0) {
         note_answer(kafka, queue);
-        queue->flight = queue->next_flight;
-        queue->next_flight = (struct mr_kafka_flight){0};
-        if (queue->flight.records == 0) {
-            mr_spread_answered(&kafka->spread);
+        mr_spread_answered(&kafka->spread);
+        if (queue->first != NULL) {
+            mr_kafka_ready_add(&kafka->ready, queue);
         }
-        mr_kafka_follow_queue(kafka, queue);
     }
     mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt), message->partition,
                          message->key_len + message->len);

@@ -42,9 +42,9 @@ static inline void mr_far_init(struct mr_far *far, size_t near, size_t most, siz
 
 static inline int64_t mr_far_ms(const struct mr_far *far)
 {
-    int64_t before_ns = far->before.fastest_ns;
+    int64_t before_ns = far->before.fastest_ns == 0 ? INT64_MAX : far->before.fastest_ns;
     int64_t ns = far->window.fastest_ns;
-    return (ns == 0 || (before_ns != 0 && before_ns < ns) ? before_ns : ns) / 1000000;
+    return (ns < before_ns ? ns : before_ns) / 1000000;
 }
 
 /* What near by is one. */
@@ -62,8 +62,8 @@ static inline size_t mr_far_bytes(const struct mr_far *far)
     return bytes < far->allowed ? bytes : far->allowed;
 }
 
-/* A request was answered at `now_ns`, after `took_ns` (0: not known); `full`: it was as large as it
- * might be. `sent`: the largest since the last time, as it was sent; 0: none was. */
+/* A request was answered at `now_ns`, after `took_ns`; `full`: it was as large as it might be.
+ * `sent`: the largest since the last time, as it was sent; 0: none was. */
 static inline void mr_far_note(struct mr_far *far, int64_t now_ns, int64_t took_ns, size_t sent,
                                bool full)
 {
@@ -73,9 +73,8 @@ static inline void mr_far_note(struct mr_far *far, int64_t now_ns, int64_t took_
         *window = (struct mr_far_window){0};
         far->since_ns = now_ns;
     }
-    if (took_ns != 0 && (window->fastest_ns == 0 || took_ns < window->fastest_ns)) {
-        window->fastest_ns = took_ns;
-    }
+    window->fastest_ns =
+        window->fastest_ns == 0 || took_ns < window->fastest_ns ? took_ns : window->fastest_ns;
     far->settled |= now_ns - far->since_ns > MR_FAR_SETTLED_MS * INT64_C(1000000);
     window->sent = sent > window->sent ? sent : window->sent;
     size_t largest = window->sent > far->before.sent ? window->sent : far->before.sent;

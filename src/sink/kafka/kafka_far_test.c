@@ -34,16 +34,6 @@ static void test_the_first_answers_tell_no_distance(void **state)
     assert_int_equal(mr_far_times(&far), 16);
 }
 
-static void test_an_answer_of_which_no_time_is_known_tells_no_distance(void **state)
-{
-    struct mr_far far = far_of(512, 8192);
-    kafka_far_test_answer(&far, 1, 40, 10);
-    mr_far_note(&far, far.since_ns + (MR_FAR_WINDOW_MS + 1) * ms, 0, KIB, true);
-    assert_int_equal(mr_far_times(&far), 10); /* by the window before */
-    mr_far_note(&far, far.since_ns, 20 * ms, KIB, true);
-    assert_int_equal(mr_far_times(&far), 5);
-}
-
 static void test_times_follow_the_fastest_answer(void **state)
 {
     static const struct {
@@ -136,7 +126,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_answers_tell_no_distance),
-        cmocka_unit_test(test_an_answer_of_which_no_time_is_known_tells_no_distance),
         cmocka_unit_test(test_times_follow_the_fastest_answer),
         cmocka_unit_test(test_a_distance_is_forgotten_after_two_windows),
         cmocka_unit_test(test_bytes_grow_with_the_distance),

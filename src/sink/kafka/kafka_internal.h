@@ -10,8 +10,7 @@
  * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is
  * with librdkafka is ready. mr_kafka_hand_over gives librdkafka as much of a ready queue as one
  * request takes, once that is a full one or the request before set out long enough ago; when all of
- * that is reported, the queue is ready again, or empty. A full request goes to librdkafka before
- * that, and waits there for the answer to the one before: one is on its way at a time. */
+ * that is reported, the queue is ready again, or empty. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -114,10 +113,8 @@ struct mr_kafka_sink {
     struct mr_kafka_ids ids; /* of the session */
     struct mr_far far;
     struct mr_spread spread;
-    /* By librdkafka's threads, of requests with records since it was looked at: bytes of the
-     * largest, and the fastest answer; 0: none. */
+    /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
     _Atomic size_t sent;
-    _Atomic int64_t answer_ns;
     struct mr_sink_counts counts;
     struct mr_kafka_figures figures;
     struct mr_record_headers headers;
@@ -151,9 +148,6 @@ mr_status mr_kafka_serve(void *context, struct mr_error *ret_error);
 
 /* Takes a batch: its records go into queues. MR_FULL: a topic is not known yet. */
 mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error);
-
-/* After requests of a queue have set out or were answered: it may be ready. */
-void mr_kafka_follow_queue(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue);
 
 /* Gives librdkafka what is ready, and the position's record. */
 mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error);

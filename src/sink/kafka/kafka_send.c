@@ -112,39 +112,32 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
 
 /* librdkafka sends by itself what is there when linger.ms of the first record is over; what came
  * after it would wait for the answer. The first records of a transaction wait for longer. */
-static bool is_late(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue,
-                    const struct mr_kafka_flight *flight)
+static bool is_late(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
     bool waits = kafka->transaction.state == MR_KAFKA_TRANSACTION_OPEN;
     int64_t most_us = kafka->options.exactly_once ? FILL_US / 2 : FILL_US;
-    return flight->records % LATE_RECORDS == 0 && !waits &&
+    return queue->in_flight % LATE_RECORDS == 0 && !waits &&
            mr_monotonic_ns() - queue->handed_ns > most_us * 1000;
-}
-
-static struct mr_kafka_request_size request_size(const struct mr_kafka_sink *kafka)
-{
-    return (struct mr_kafka_request_size){.bytes = mr_far_bytes(&kafka->far),
-                                          .records =
-                                              MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far)};
 }
 
 /* Gives librdkafka as much of a queue as one request takes. MR_FULL: it has no room. */
 static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
-                              struct mr_kafka_flight *flight, struct mr_error *ret_error)
+                              struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     size_t bytes = 0;
-    struct mr_kafka_request_size most = request_size(kafka);
-    MR_ASSERT(queue->first != NULL && flight->records == 0);
+    size_t most_bytes = mr_far_bytes(&kafka->far);
+    uint32_t most = MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
+    MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
+    queue->full = false;
     queue->handed_ns = mr_monotonic_ns();
-    flight->full = false;
-    while (queue->first != NULL && flight->records < most.records) {
+    while (queue->first != NULL && queue->in_flight < most) {
         struct mr_record *record = queue->first;
         struct mr_record *next = record->next;
         size_t record_bytes = wire_bytes(kafka, record);
         bytes += record_bytes;
-        flight->full = flight->records > 0 && bytes > most.bytes;
-        if (flight->full || (bytes > kafka->far.near && is_late(kafka, queue, flight))) {
+        queue->full = queue->in_flight > 0 && bytes > most_bytes;
+        if (queue->full || (bytes > kafka->far.near && is_late(kafka, queue))) {
             break;
         }
         record->flight = queue; /* in the place of `next` */
@@ -155,7 +148,7 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
         queue->first = next;
         queue->waiting--;
         queue->waiting_bytes -= record_bytes;
-        flight->records++;
+        queue->in_flight++;
     }
     queue->last = queue->first == NULL ? &queue->first : queue->last;
     mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(queue->handle),
@@ -191,28 +184,15 @@ static void set_out(struct mr_kafka_sink *kafka)
  * once, another one once the last was so long ago, unless a transaction ends with it. */
 static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
-    return mr_kafka_queue_is_full(queue, request_size(kafka)) || kafka->store != MR_KAFKA_STORE_NONE
+    bool is_full = queue->waiting_bytes >= mr_far_bytes(&kafka->far) ||
+                   queue->waiting >= MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
+    return is_full || kafka->store != MR_KAFKA_STORE_NONE
                ? 0
                : queue->handed_ns + kafka->base.gather_ns;
 }
 
-/* Records of it may be handed over. */
-static bool may_hand_over(const struct mr_kafka_queue *queue, struct mr_kafka_request_size full)
-{
-    return queue->flight.records == 0 ||
-           mr_kafka_queue_may_go_ahead(queue, full, mr_kafka_now_is_apart());
-}
-
-void mr_kafka_follow_queue(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue)
-{
-    if (queue->first != NULL && !queue->is_ready && may_hand_over(queue, request_size(kafka))) {
-        mr_kafka_ready_add(&kafka->ready, queue);
-    }
-}
-
-/* Fills the requests that are due, and counts the partitions that had none on their way; MR_FULL:
- * some, there is no room for more. */
-static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_count, bool *ret_some,
+/* Fills the requests that are due, and counts them; MR_FULL: some, there is no room for more. */
+static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_count,
                                  struct mr_error *ret_error)
 {
     struct mr_kafka_ready *ready = &kafka->ready;
@@ -222,22 +202,18 @@ static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_coun
     for (struct mr_kafka_queue **at = &ready->first; *at != NULL && status == MR_OK;) {
         struct mr_kafka_queue *queue = *at;
         int64_t its_ns = queue_due_ns(kafka, queue);
-        if (its_ns > now_ns || !may_hand_over(queue, request_size(kafka))) {
+        if (its_ns > now_ns) {
             due_ns = its_ns < due_ns ? its_ns : due_ns;
             at = &queue->next;
             continue;
         }
-        bool is_first = queue->flight.records == 0;
-        struct mr_kafka_flight *flight = is_first ? &queue->flight : &queue->next_flight;
-        status = fill_request(kafka, queue, flight, ret_error);
-        if (flight->records == 0) {
+        status = fill_request(kafka, queue, ret_error);
+        if (queue->in_flight == 0) {
             break; /* the reports of other queues make room */
         }
-        *ret_count += is_first;
-        *ret_some = true;
+        (*ret_count)++;
         mr_kafka_now(queue->handle, queue->partition);
         mr_kafka_ready_take(ready, at);
-        mr_kafka_follow_queue(kafka, queue);
     }
     ready->due_ns = status == MR_OK && due_ns != INT64_MAX ? due_ns : 0;
     return status;
@@ -250,10 +226,9 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     }
     mr_status status = MR_OK;
     uint32_t count = 0;
-    bool some = false;
     bool state = false;
     if (kafka->ready.first != NULL) {
-        status = hand_over_ready(kafka, &count, &some, ret_error);
+        status = hand_over_ready(kafka, &count, ret_error);
         mr_spread_note(&kafka->spread, mr_monotonic_ns(), count);
         kafka->base.partitions = mr_spread_partitions(&kafka->spread);
     }
@@ -261,7 +236,7 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
         status = hand_over_state(kafka, ret_error);
         state = status == MR_OK;
     }
-    if (some || state) {
+    if (count > 0 || state) {
         set_out(kafka);
     }
     return status == MR_FULL ? MR_OK : status;
@@ -305,11 +280,10 @@ static void note_placed(const struct mr_kafka_sink *kafka, const struct mr_batch
     }
 }
 
-/* Records wait in queues, but for one full request a partition: a distribution's librdkafka polls
- * without sleeping for as long as anything waits there behind a request that is on its way
- * (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16), and makes one
- * request of what were to be two. And a second request of a partition does wait there: what
- * RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
+/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as
+ * anything waits there after a request that is on its way (rd_kafka_toppar_producer_serve and
+ * rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16). And a second request of a partition does wait there:
+ * what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
  * (rktp_msgs_inflight; https://github.com/confluentinc/librdkafka/pull/4989). */
 mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
 {
@@ -323,7 +297,6 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
         batch->pending = batch->record_count;
         note_placed(kafka, batch);
     }
-    struct mr_kafka_request_size full = request_size(kafka);
     for (; kafka->send_at < batch->record_count; kafka->send_at++) {
         struct mr_kafka_queue *queue;
         int32_t partitions;
@@ -331,13 +304,13 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
         struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
         record->batch = batch;
         record->next = NULL;
+        if (queue->first == NULL && queue->in_flight == 0) {
+            mr_kafka_ready_add(&kafka->ready, queue);
+        }
         *queue->last = record;
         queue->last = &record->next;
         queue->waiting++;
         queue->waiting_bytes += wire_bytes(kafka, record);
-        if (!queue->is_ready && may_hand_over(queue, full)) {
-            mr_kafka_ready_add(&kafka->ready, queue);
-        }
         kafka->reports.awaited++;
         mr_sink_counts_sent(&kafka->counts, record->topic, queue->partition, partitions,
                             record->key_len + record->value_len);

@@ -13,30 +13,23 @@
 #include "kafka/options.h"
 #include "ports/sink.h"
 
-/* A request that librdkafka has. */
-struct mr_kafka_flight {
-    uint32_t records; /* that are not reported yet; 0: there is none */
-    bool full;        /* it is as large as it may be */
-};
-
-/* What goes to one partition, in order: records that wait, and those that are with librdkafka. */
+/* What goes to one partition, in order: records that wait, and how many are with librdkafka. */
 struct mr_kafka_queue {
     rd_kafka_topic_t *handle;
     int32_t partition;
-    _Atomic int32_t partitions;         /* of the topic, as librdkafka saw it last */
-    uint32_t waiting;                   /* records, */
-    size_t waiting_bytes;               /* of a request */
-    struct mr_kafka_flight flight;      /* on its way, */
-    struct mr_kafka_flight next_flight; /* and what librdkafka sends once that is answered */
-    int64_t handed_ns;                  /* when something was handed over last (monotonic) */
-    bool is_ready;
+    _Atomic int32_t partitions; /* of the topic, as librdkafka saw it last */
+    uint32_t waiting;           /* records, */
+    size_t waiting_bytes;       /* of a request */
+    uint32_t in_flight;
+    bool full;         /* these are a request as large as it may be, */
+    int64_t handed_ns; /* handed over then (monotonic) */
     struct mr_record *first;
     struct mr_record **last;
     struct mr_kafka_queue *next; /* of those that are ready */
 };
 
-/* The queues that are ready, in the order in which they became so: each has records that librdkafka
- * may have now or soon. */
+/* The queues that are ready, in the order in which they became so: each has records, and none of
+ * them is with librdkafka. */
 struct mr_kafka_ready {
     struct mr_kafka_queue *first;
     struct mr_kafka_queue **last;
@@ -48,41 +41,10 @@ static inline void mr_kafka_ready_init(struct mr_kafka_ready *ready)
     *ready = (struct mr_kafka_ready){.last = &ready->first};
 }
 
-enum {
-    /* Behind so many messages librdkafka holds the partition's next request back until they are
-     * answered (RD_KAFKA_IDEMP_MAX_INFLIGHT, which it counts in messages). Two at once would not
-     * do: a broker that does not know the producer takes any first sequence, also of the second
-     * request after it refused the first. */
-    MR_KAFKA_HELD_BACK = 5,
-};
-
-/* What a full request holds. */
-struct mr_kafka_request_size {
-    size_t bytes;
-    uint32_t records;
-};
-
-static inline bool mr_kafka_queue_is_full(const struct mr_kafka_queue *queue,
-                                          struct mr_kafka_request_size full)
-{
-    return queue->waiting_bytes >= full.bytes || queue->waiting >= full.records;
-}
-
-/* A full request goes to librdkafka while the one before is on its way, so that it sets out at the
- * moment of the answer, and not after two threads were woken. `is_apart`: they are not sent as
- * one. */
-static inline bool mr_kafka_queue_may_go_ahead(const struct mr_kafka_queue *queue,
-                                               struct mr_kafka_request_size full, bool is_apart)
-{
-    return is_apart && queue->flight.records >= MR_KAFKA_HELD_BACK &&
-           queue->next_flight.records == 0 && mr_kafka_queue_is_full(queue, full);
-}
-
-/* Where it has become so. */
+/* The queue is about to get a record, or has some. */
 static inline void mr_kafka_ready_add(struct mr_kafka_ready *ready, struct mr_kafka_queue *queue)
 {
-    MR_ASSERT(!queue->is_ready && queue->next_flight.records == 0);
-    queue->is_ready = true;
+    MR_ASSERT(queue->in_flight == 0);
     queue->next = NULL;
     *ready->last = queue;
     ready->last = &queue->next;
@@ -93,8 +55,7 @@ static inline void mr_kafka_ready_add(struct mr_kafka_ready *ready, struct mr_ka
 static inline void mr_kafka_ready_take(struct mr_kafka_ready *ready, struct mr_kafka_queue **at)
 {
     struct mr_kafka_queue *queue = *at;
-    MR_ASSERT(queue->is_ready && queue->flight.records > 0);
-    queue->is_ready = false;
+    MR_ASSERT(queue->in_flight > 0);
     *at = queue->next;
     if (queue->next == NULL) {
         ready->last = at;
