@@ -98,7 +98,8 @@ bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, i
     if (off_ms == 0) {
         atomic_store(&own->keyless, true);
     } else {
-        atomic_store(&own->off_ms, off_ms);
+        /* One after the other, in the order of time, would cost a session each. */
+        atomic_store(&own->off_ms, atomic_load(&own->off_ms) == 0 ? off_ms : 1);
     }
     atomic_store(&own->until_ns, now_ns + REFUSES_NS);
     atomic_store(&own->lsn, lsn > own->lsn ? lsn : own->lsn);

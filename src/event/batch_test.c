@@ -220,9 +220,32 @@ static void test_topic_of_one_table(void **state)
     mr_topics_done(&topics);
 }
 
+/* What a topic has refused is not asked again for a while; of times that lie ever nearer to the
+ * commit only the first is. */
+static void test_topic_refuses(void **state)
+{
+    (void)state;
+    struct mr_topic topic = {.name = (char *)"t"};
+    const int64_t now_ns = INT64_C(1000000000000), later_ns = now_ns + INT64_C(61000000000);
+    assert_false(mr_topic_refuses_time(&topic, 5, 1000, now_ns));
+    assert_true(mr_topic_refuse(&topic, 5, 1000, now_ns));
+    assert_false(mr_topic_refuse(&topic, 6, 1000, now_ns)); /* it came all the same */
+    assert_true(mr_topic_refuses_time(&topic, 6, 2000, now_ns));
+    assert_false(mr_topic_refuses_time(&topic, 6, 900, now_ns));
+    assert_false(mr_topic_refuses_keyless(&topic, 6, now_ns));
+    assert_true(mr_topic_refuse(&topic, 6, 900, now_ns));
+    assert_true(mr_topic_refuses_time(&topic, 7, 800, now_ns));
+    assert_false(mr_topic_refuses_time(&topic, 7, 800, later_ns));
+    assert_true(mr_topic_refuses_time(&topic, 6, 800, later_ns)); /* the same record again */
+    assert_true(mr_topic_refuse(&topic, 8, 0, later_ns));
+    assert_true(mr_topic_refuses_keyless(&topic, 9, later_ns));
+    assert_false(mr_topic_refuses_time(&topic, 9, 2000, later_ns));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topic_refuses),
         cmocka_unit_test(test_topic_of_one_table),
         cmocka_unit_test(test_batch_bytes_and_records_meet),
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),

@@ -325,6 +325,9 @@ static bool slot_holds_changes(const struct setup *setup)
 static void look_at_what_is_left(struct setup *setup)
 {
     bool exists = mr_pg_slot_exists(setup->facts);
+    if (setup->options->copies == MR_COPIES_ONLY) {
+        return; /* the slot stays, and may be in use */
+    }
     if (exists && mr_pg_fact(setup->facts, MR_SLOT_CONFIRMED) != NULL) {
         setup->copy->confirmed = mr_pg_result_lsn(setup->facts->server, 0, MR_SLOT_CONFIRMED);
     }
