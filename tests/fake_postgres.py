@@ -25,12 +25,13 @@ QUESTIONS = {
     "slots": (r"^SELECT slot_name, confirmed_flush_lsn", [["shop", "0/1000", None]]),
     "young": (r"^SELECT EXISTS \(SELECT FROM pg_publication p", [["f"]]),
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
+    "unlogged parts": (r"fits AS \(SELECT DISTINCT", [["0", None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
     "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
-    "captured": (r"WHEN l\.oid", [["16385", "2", "t", "0", None, None]]),
+    "captured": (r"WHEN l\.oid", [["16385", "2", "t", "0", None, None, None]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
-    "form": (r"^SELECT 0::bigint AS oid", [["0", None, None, "0", None, "t", "t", "t", "t", "f", "f"]]),
+    "form": (r"^SELECT 0::bigint AS oid", [["0", None, None, "0", None, None, None, "t", "t", "t", "t", "f", "f"]]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
 }
 # Each way to spoil an answer: a name, and rows from rows.

@@ -107,7 +107,8 @@ struct mr_companion_ops {
     void (*safe)(struct mr_companion *companion, uint32_t lane, uint64_t step);
 
     /* Whether `section` has something that no batch brings along, and that is to be stored soon.
-     * Of a sink that stores with the events (MR_STORES_WITH): then `between` is wanted, to note a step. */
+     * Of a sink that stores with the events (MR_STORES_WITH): then `between` is wanted, to note a
+     * step. */
     bool (*owes)(const struct mr_companion *companion);
 
     /* Adds to `checkpoint`, which is about to be stored, the sections that tell of `reach`. */

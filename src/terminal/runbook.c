@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "terminal/runbook.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 
 char *mr_plain(char *markdown)
@@ -94,6 +95,23 @@ void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX])
     }
 }
 
+/* Whether it is there as whole words. */
+static bool has_words(mr_slice part, mr_slice words)
+{
+    const uint8_t *end = part.data + part.len;
+    for (const uint8_t *at = part.data; at < end; at++) {
+        at = memmem(at, (size_t)(end - at), words.data, words.len);
+        if (at == NULL) {
+            return false;
+        }
+        const uint8_t *after = at + words.len;
+        if ((at == part.data || !isalnum(at[-1])) && (after == end || !isalnum(*after))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 char *mr_runbook_seen_as(const char *text)
 {
     enum { PART_MIN = 5 };
@@ -104,7 +122,7 @@ char *mr_runbook_seen_as(const char *text)
     mr_slice part;
     mr_runbook_see(said, see);
     while (see[0] == '\0' && said.len >= PART_MIN && next_seen(&at, &heading, &part)) {
-        if (memmem(part.data, part.len, said.data, said.len) != NULL) {
+        if (has_words(part, said)) {
             snprintf(see, sizeof(see), "millrace help %.*s", (int)heading.len,
                      (const char *)heading.data);
         }

@@ -57,7 +57,7 @@ COPIED = {
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
 BROKEN_OFF = [["shop_snapshot_1", "0/2000", None, "t"]]
-TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2", "t", "0", None, None], ["16390", "2", "t", "0", None, None]]}
+TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2", "t", "0", None, None, None], ["16390", "2", "t", "0", None, None, None]]}
 # What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
 XID = 100_000
 SIGNALLED = {
