@@ -178,7 +178,9 @@ def test_help_finds_a_section_by_what_is_seen(name):
 
 
 def test_help_finds_a_section_by_a_part_of_what_is_seen():
-    assert helped("o space left on dev").stdout == helped("E-disk-full").stdout != ""
+    """In whole words: a mistyped option is none of these."""
+    assert helped("space left on").stdout == helped("E-disk-full").stdout != ""
+    assert helped("o space left on dev").returncode == 64
     assert helped("surely the").returncode == 64
 
 
