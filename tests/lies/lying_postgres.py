@@ -66,7 +66,7 @@ SIGNALLED = {
     "table found": (r"named AS MATERIALIZED", [["16385", "public", "t", "2", "public", "t", None, "t"]]),
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", "77"]]),
-    "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)", None, None]]),
+    "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)", "0", None, None]]),
     "chunk columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]]),
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", None, "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
@@ -77,7 +77,7 @@ DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
 # What is asked about a table of the stream that is not listed: it may have been a partition of one that is.
 DETACHED = {"sees": (r"^SELECT q\.ago", [["t"]]),
             "look": (r"^WITH RECURSIVE up\(oid\)", [["0/2900", "t", "f", "f", "f", "700", "t"]]),
-            "kin": (r"at_that_time", [["public.t", "t", "public.gone", "16385"]])}
+            "kin": (r"at_that_time", [["public.t", "t", "public.gone", "16385", "public", "t"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {
