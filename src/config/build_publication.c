@@ -90,13 +90,13 @@ static void mark_unsent(struct mr_config *config)
 {
     struct mr_encode_options *encode = &config->encode;
     const struct mr_pg_source_options *source = &config->source;
-    if (encode->column_rule_count == 0 || source->captured.published_count == 0) {
+    if (encode->column_rules.count == 0 || source->captured.published_count == 0) {
         return;
     }
     struct mr_column_rule *rules =
-        KEPT_ARRAY(config, struct mr_column_rule, encode->column_rule_count);
-    for (uint32_t i = 0; i < encode->column_rule_count; i++) {
-        rules[i] = encode->column_rules[i];
+        KEPT_ARRAY(config, struct mr_column_rule, encode->column_rules.count);
+    for (uint32_t i = 0; i < encode->column_rules.count; i++) {
+        rules[i] = encode->column_rules.items[i];
         for (uint32_t k = 0; k < source->captured.published_count; k++) {
             const struct mr_published *entry = &source->captured.published[k];
             rules[i].is_unsent |=
@@ -107,7 +107,7 @@ static void mark_unsent(struct mr_config *config)
                 !lists_column(entry, rules[i].column.text);
         }
     }
-    encode->column_rules = rules;
+    encode->column_rules.items = rules;
 }
 
 void mr_config_build_publication(struct mr_config *config)

@@ -164,7 +164,7 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
     if (config->ledger_topic != NULL) {
         kinds[count++] = mr_ledger_section_kind;
     }
-    if (config->encode.column_rule_count > 0) {
+    if (config->encode.column_rules.count > 0) {
         kinds[count++] = mr_kept_columns_kind;
         kinds[count++] = mr_kept_kin_kind;
     }
@@ -244,10 +244,10 @@ static void columns_learn(void *context, const struct mr_relation *view)
 static void app_wire(struct app *app)
 {
     mr_daemon_know_sections(app->config, app->sections);
-    if (app->config->encode.column_rule_count > 0) {
+    if (app->config->encode.column_rules.count > 0) {
         struct mr_encode_options *encode = &app->config->encode;
-        app->kept.hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
-                                         encode->column_rule_count);
+        app->kept.hidden =
+            mr_hidden_new((enum mr_unmatched)encode->unmatched, &encode->column_rules);
         encode->hidden = app->kept.hidden;
         app->kept.kin = mr_kin_new();
         app->config->source.kin = app->kept.kin;

@@ -7,6 +7,7 @@
 #include "base/counted.h"
 #include "base/pattern.h"
 #include "base/rewrite.h"
+#include "encode/column_rules.h"
 #include "encode/table_counts.h"
 #include "event/batch.h"
 #include "event/event.h"
@@ -133,25 +134,6 @@ struct mr_route {
     uint32_t operations;    /* bits of the operations that are passed on */
 };
 
-/* What becomes of columns. The first rule that fits a column holds; a table with an INCLUDE has
- * only the columns that one names. */
-enum mr_column_action {
-    MR_COLUMN_INCLUDE,
-    MR_COLUMN_EXCLUDE,
-    MR_COLUMN_MASK,     /* `length` asterisks stand for each value */
-    MR_COLUMN_TRUNCATE, /* text is cut after `length` characters */
-    MR_COLUMN_HASH,     /* SHA-256 of the salt and the value's text, in hexadecimal */
-};
-
-struct mr_column_rule {
-    enum mr_column_action action;
-    struct mr_table_pattern table;
-    struct mr_pattern column;
-    const char *topic; /* of the stream alone that goes there; NULL: of all */
-    uint32_t length;
-    bool is_unsent; /* the publication's list of the table, as configured, lacks the column */
-};
-
 /* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes
  * to the fallback. */
 struct mr_value_route {
@@ -242,10 +224,9 @@ struct mr_encode_options {
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
     bool tombstones;               /* a null value after each delete (debezium) */
     uint32_t skipped_operations;
-    const struct mr_column_rule *column_rules;
-    uint32_t column_rule_count;
+    struct mr_column_rules column_rules;
     const char *hash_salt;    /* NULL: no rule hashes */
-    int unmatched;            /* enum mr_unmatched, of hidden.h */
+    int unmatched;            /* enum mr_unmatched, of hidden/hidden.h */
     struct mr_hidden *hidden; /* NULL: what the rules hide of tables that change is not looked at */
     bool skip_unchanged;      /* updates after which all columns are as they were */
     const struct mr_route *routes; /* other tables are passed on with the defaults, unless … */

@@ -581,8 +581,8 @@ static void assert_shaped(struct fixture *fixture, const struct mr_column_rule *
 {
     struct mr_datum row[] = {mr_test_datum("7"), mr_test_datum("a\xc3\xa9xyz"),
                              mr_test_datum("1.5"), null};
-    fixture->options.column_rules = rules;
-    fixture->options.column_rule_count = count;
+    fixture->options.column_rules.items = rules;
+    fixture->options.column_rules.count = count;
     fixture->options.hash_salt = "s";
     mr_encoder_free(fixture->encoder);
     fixture->encoder = NULL;
@@ -1957,8 +1957,8 @@ static void test_streams(void **state)
     fixture->options.routes = three_streams;
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);
     fixture->options.routes_only = true;
-    fixture->options.column_rules = &rule;
-    fixture->options.column_rule_count = 1;
+    fixture->options.column_rules.items = &rule;
+    fixture->options.column_rules.count = 1;
     fixture->options.schema_topic = "forms";
     fixture_open(fixture);
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
@@ -2053,8 +2053,8 @@ static void test_streams_oversize(void **state)
     const struct mr_column_rule rule = few_rule(MR_COLUMN_EXCLUDE);
     fixture->options.routes = three_streams;
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);
-    fixture->options.column_rules = &rule;
-    fixture->options.column_rule_count = 1;
+    fixture->options.column_rules.items = &rule;
+    fixture->options.column_rules.count = 1;
     fixture->options.dead_letter_topic = "dead";
     for (int letters = 0; letters < 2; letters++) {
         fixture->options.oversize = letters ? MR_OVERSIZE_DEAD_LETTER : MR_OVERSIZE_PLACEHOLDER;

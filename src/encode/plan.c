@@ -1,7 +1,7 @@
 #include "encode/plan.h"
 
 #include "encode/forms/form.h"
-#include "encode/hidden.h"
+#include "encode/hidden/hidden.h"
 #include "encode/values/put.h"
 #include "event/relation.h"
 
@@ -208,8 +208,8 @@ static mr_status plan_columns(struct mr_encoder *encoder, struct mr_plan *plan,
                               struct mr_error *ret_error)
 {
     struct mr_plans *plans = &encoder->plans;
-    bool is_shared =
-        encoder->options.column_rule_count == 0 && plan->key.columns == plan->relation->key_columns;
+    bool is_shared = encoder->options.column_rules.count == 0 &&
+                     plan->key.columns == plan->relation->key_columns;
     uint64_t number = is_shared ? mr_relation_layout_number(plan->relation) : 0;
     uint32_t place = number == 0 ? MR_INDEX_NONE : find_layout(plans, number);
     if (place != MR_INDEX_NONE) {
@@ -295,7 +295,7 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     if (mr_plan_is_outbox(plan)) {
         return MR_OK;
     }
-    if (plan->route != NULL && plan->route->topic != NULL) {
+    if (mr_plan_named_topic(plan) != NULL) {
         return plan_shared_topic(plan, topics, plan->route->topic, ret_error);
     }
     MR_FREED char *name = mr_table_topic(options, relation->schema, relation->table);
@@ -329,7 +329,7 @@ static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_
                              struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    if (options->hidden == NULL || options->column_rule_count == 0 || mr_is_message(relation)) {
+    if (options->hidden == NULL || options->column_rules.count == 0 || mr_is_message(relation)) {
         return MR_OK;
     }
     bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
@@ -337,7 +337,7 @@ static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_
         hides[i] = plan->columns[i].writer == MR_WRITE_ABSENT ||
                    mr_shape_names(options, plan, relation->columns[i].name);
     }
-    const char *topic = plan->route == NULL ? NULL : plan->route->topic;
+    const char *topic = mr_plan_named_topic(plan);
     mr_status status = mr_hidden_look(options->hidden, relation, topic, hides, ret_error);
     free(hides);
     return status;

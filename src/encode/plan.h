@@ -130,6 +130,12 @@ static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
            plan->tells_transaction || plan->next != NULL;
 }
 
+/* The topic that the configuration names for the table's stream; NULL: none. */
+static inline const char *mr_plan_named_topic(const struct mr_plan *plan)
+{
+    return plan->route == NULL ? NULL : plan->route->topic;
+}
+
 static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
 {
     for (uint32_t i = 0; i < plan->key.count; i++) {

@@ -165,8 +165,8 @@ static void test_a_rule_is_of_one_table(void **state)
                                         .table = {.table = {.text = "t1"}},
                                         .column = {.text = tables->names[1]},
                                         .length = 3};
-    tables->options.column_rules = &rule;
-    tables->options.column_rule_count = 1;
+    tables->options.column_rules.items = &rule;
+    tables->options.column_rules.count = 1;
     plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"1\",");
     plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"***\",");
     plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"1\",");

@@ -4,77 +4,13 @@
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 
-static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *plan,
-                      const char *schema, const char *table)
-{
-    const char *topic = plan->route == NULL ? NULL : plan->route->topic;
-    return (rule->topic == NULL || (topic != NULL && strcmp(rule->topic, topic) == 0)) &&
-           mr_table_pattern_matches(&rule->table, mr_slice_of(schema), mr_slice_of(table));
-}
-
-/* Rows of a partition may come by its own name (it was detached, or the publication altered); its
- * table's rules are about them, too. */
-static bool rule_shapes(const struct mr_column_rule *rule, const struct mr_plan *plan)
-{
-    const struct mr_relation *relation = plan->relation;
-    bool is_about = rule_fits(rule, plan, relation->schema, relation->table);
-    for (uint32_t i = 0; i < relation->origin_count && !is_about; i++) {
-        is_about = rule_fits(rule, plan, relation->origins[i].schema, relation->origins[i].table);
-    }
-    return is_about;
-}
-
-/* The first rule of these kinds that names the column; NULL: none does. */
 static const struct mr_column_rule *find_rule(const struct mr_encode_options *options,
                                               const struct mr_plan *plan, const char *column,
                                               enum mr_column_action first,
                                               enum mr_column_action last)
 {
-    for (uint32_t i = 0; i < options->column_rule_count; i++) {
-        const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action >= first && rule->action <= last &&
-            mr_pattern_matches(&rule->column, mr_slice_of(column)) && rule_shapes(rule, plan)) {
-            return rule;
-        }
-    }
-    return NULL;
-}
-
-static bool shape_is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
-                           const char *column, enum mr_column_action action)
-{
-    return find_rule(options, plan, column, action, action) != NULL;
-}
-
-/* Whether there is a list of the table's columns, or of that of the other one's (NULL: there is
- * none), and both lack this column. */
-static bool lists_lack(const struct mr_encode_options *options, const struct mr_plan *plan,
-                       const struct mr_origin *origin, const char *column)
-{
-    const struct mr_relation *relation = plan->relation;
-    bool is_listed = false, is_included = false;
-    for (uint32_t i = 0; i < options->column_rule_count; i++) {
-        const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action == MR_COLUMN_INCLUDE &&
-            (rule_fits(rule, plan, relation->schema, relation->table) ||
-             (origin != NULL && rule_fits(rule, plan, origin->schema, origin->table)))) {
-            is_listed = true;
-            is_included |= mr_pattern_matches(&rule->column, mr_slice_of(column));
-        }
-    }
-    return is_listed && !is_included;
-}
-
-/* Of several that it may be of, each one's list counts. */
-static bool shape_leaves_out(const struct mr_encode_options *options, const struct mr_plan *plan,
-                             const char *column)
-{
-    const struct mr_relation *relation = plan->relation;
-    bool lacks = relation->origin_count == 0 && lists_lack(options, plan, NULL, column);
-    for (uint32_t i = 0; i < relation->origin_count && !lacks; i++) {
-        lacks = lists_lack(options, plan, &relation->origins[i], column);
-    }
-    return lacks;
+    return mr_column_rules_find(&options->column_rules, mr_plan_named_topic(plan), plan->relation,
+                                column, first, last);
 }
 
 bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
@@ -114,17 +50,18 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
     const struct mr_relation *relation = plan->relation;
     const char *column = relation->columns[index].name;
     bool is_key = mr_plan_is_key(plan, index);
-    if (options->column_rule_count == 0) {
+    if (options->column_rules.count == 0) {
         return MR_OK;
     }
-    if (shape_is_named(options, plan, column, MR_COLUMN_EXCLUDE)) {
+    if (find_rule(options, plan, column, MR_COLUMN_EXCLUDE, MR_COLUMN_EXCLUDE) != NULL) {
         if (is_key) {
             return shape_refuse(relation, column, "left out", ret_error);
         }
         *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
-    if (!is_key && shape_leaves_out(options, plan, column)) {
+    if (!is_key && mr_column_rules_leave_out(&options->column_rules, mr_plan_named_topic(plan),
+                                             relation, column)) {
         *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }

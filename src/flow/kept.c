@@ -26,18 +26,26 @@ static void *what_of(const struct mr_companion *companion)
     return ((const struct mr_keeper *)companion)->what;
 }
 
-static void add_kept(struct mr_checkpoint *checkpoint, const char *name, char *json)
+static const char *kept_json(const struct mr_companion *companion,
+                             const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, companion->ops->name);
+    return section == NULL ? NULL : section->json;
+}
+
+static void add_kept(const struct mr_companion *companion, struct mr_checkpoint *checkpoint,
+                     char *json)
 {
     if (json != NULL) {
-        mr_checkpoint_add(checkpoint, name, json, &(struct mr_section_rank){0});
+        mr_checkpoint_add(checkpoint, companion->ops->name, json, &(struct mr_section_rank){0});
     }
 }
 
 static void adopt_columns(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, COLUMNS);
-    if (section != NULL) {
-        mr_hidden_take(what_of(companion), section->json);
+    const char *json = kept_json(companion, stored);
+    if (json != NULL) {
+        mr_hidden_take(what_of(companion), json);
     }
 }
 
@@ -45,7 +53,7 @@ static void kept_add_columns(struct mr_companion *companion, const struct mr_rea
                              struct mr_checkpoint *checkpoint)
 {
     (void)reach;
-    add_kept(checkpoint, COLUMNS, mr_hidden_format(what_of(companion)));
+    add_kept(companion, checkpoint, mr_hidden_format(what_of(companion)));
 }
 
 void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
@@ -57,9 +65,9 @@ void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
 
 static void adopt_kin(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, KIN);
-    if (section != NULL) {
-        mr_kin_take(what_of(companion), section->json);
+    const char *json = kept_json(companion, stored);
+    if (json != NULL) {
+        mr_kin_take(what_of(companion), json);
     }
 }
 
@@ -67,7 +75,7 @@ static void add_kin(struct mr_companion *companion, const struct mr_reach *reach
                     struct mr_checkpoint *checkpoint)
 {
     (void)reach;
-    add_kept(checkpoint, KIN, mr_kin_format(what_of(companion)));
+    add_kept(companion, checkpoint, mr_kin_format(what_of(companion)));
 }
 
 void mr_kept_kin_init(struct mr_keeper *kept, struct mr_kin *kin)
@@ -79,8 +87,7 @@ void mr_kept_kin_init(struct mr_keeper *kept, struct mr_kin *kin)
 
 static void adopt_placings(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, PLACINGS);
-    mr_placings_take(what_of(companion), section == NULL ? NULL : section->json);
+    mr_placings_take(what_of(companion), kept_json(companion, stored));
 }
 
 static bool placings_owe(const struct mr_companion *companion)
@@ -91,7 +98,7 @@ static bool placings_owe(const struct mr_companion *companion)
 static void add_placings(struct mr_companion *companion, const struct mr_reach *reach,
                          struct mr_checkpoint *checkpoint)
 {
-    add_kept(checkpoint, PLACINGS,
+    add_kept(companion, checkpoint,
              mr_placings_format(what_of(companion), reach->end_lsn, reach->server_end));
 }
 
@@ -120,9 +127,9 @@ static mr_status note_kept(struct mr_companion *companion)
 
 static void adopt_silence(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, SILENCE);
-    if (section != NULL) {
-        mr_silence_take(what_of(companion), section->json);
+    const char *json = kept_json(companion, stored);
+    if (json != NULL) {
+        mr_silence_take(what_of(companion), json);
     }
 }
 
@@ -130,7 +137,7 @@ static void add_silence(struct mr_companion *companion, const struct mr_reach *r
                         struct mr_checkpoint *checkpoint)
 {
     (void)reach;
-    add_kept(checkpoint, SILENCE, mr_silence_text(what_of(companion)));
+    add_kept(companion, checkpoint, mr_silence_text(what_of(companion)));
 }
 
 static bool silence_owes(const struct mr_companion *companion)
@@ -150,9 +157,9 @@ void mr_kept_silence_init(struct mr_keeper *kept, struct mr_silence *silence)
 
 static void adopt_topics(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, TOPICS);
-    if (section != NULL) {
-        mr_known_topics_take(what_of(companion), section->json);
+    const char *json = kept_json(companion, stored);
+    if (json != NULL) {
+        mr_known_topics_take(what_of(companion), json);
     }
 }
 
@@ -165,7 +172,7 @@ static void kept_add_topics(struct mr_companion *companion, const struct mr_reac
                             struct mr_checkpoint *checkpoint)
 {
     (void)reach;
-    add_kept(checkpoint, TOPICS, mr_known_topics_format(what_of(companion)));
+    add_kept(companion, checkpoint, mr_known_topics_format(what_of(companion)));
 }
 
 void mr_kept_topics_init(struct mr_keeper *kept, struct mr_known_topics *known)

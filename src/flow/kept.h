@@ -1,11 +1,11 @@
 /* What is learnt while the stream runs, in the stored position, so that the next process knows it:
- * which columns are hidden (encode/hidden.h), which tables were partitions of which (event/kin.h),
- * by how many partitions topics are filled (event/placing.h), their ids (event/known_topics.h), and
- * of which tables nothing may come (event/silence.h).
+ * which columns are hidden (encode/hidden/hidden.h), which tables were partitions of which
+ * (event/kin.h), by how many partitions topics are filled (event/placing.h), their ids
+ * (event/known_topics.h), and of which tables nothing may come (event/silence.h).
  * Companions of the flow (ports/companion.h). */
 #pragma once
 
-#include "encode/hidden.h"
+#include "encode/hidden/hidden.h"
 #include "event/kin.h"
 #include "event/known_topics.h"
 #include "event/placing.h"

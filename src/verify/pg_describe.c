@@ -10,8 +10,8 @@ static void treat(const struct mr_config *config, const struct mr_verify_listed 
     bool has_included = false;
     bool is_included = is_key;
     const struct mr_column_rule *first = NULL;
-    for (uint32_t i = 0; i < encode->column_rule_count; i++) {
-        const struct mr_column_rule *rule = &encode->column_rules[i];
+    for (uint32_t i = 0; i < encode->column_rules.count; i++) {
+        const struct mr_column_rule *rule = &encode->column_rules.items[i];
         if (rule->topic != NULL ||
             !mr_table_pattern_matches(&rule->table, mr_slice_of(listed->schema),
                                       mr_slice_of(listed->table))) {

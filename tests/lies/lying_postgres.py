@@ -70,16 +70,19 @@ SIGNALLED = {
     "chunk columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]]),
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", None, "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
-# What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
-# And rules for columns by patterns are compared with what there is.
-DRAFTED = {"altered tables": (r"looked\(oid\) AS", [["16390", "public", "others", None]]),
-           "columns at the start": (r"a\.attnum, a\.attname, coalesce\(", [["16385", "public", "t", "1", "id", "t"]]),
-           "rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
-           "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
 # What is asked about a table of the stream that is not listed: it may have been a partition of one that is.
 DETACHED = {"sees": (r"^SELECT q\.ago", [["t"]]),
             "look": (r"^WITH RECURSIVE up\(oid\)", [["0/2900", "t", "f", "f", "f", "700", "t"]]),
             "kin": (r"at_that_time", [["public.t", "t", "public.gone", "16385", "public", "t"]])}
+# What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
+# And rules for columns by patterns are compared with what there is.
+DRAFTED = {"altered tables": (r"looked\(oid\) AS", [["16390", "public", "others", None]]),
+           "columns at the start": (r"a\.attnum, a\.attname, coalesce\(", [["16385", "public", "t", "1", "id", "t"],
+                                                                          ["16385", "public", "t", "2", "name", "t"]]),
+           "columns by number": (r"^SELECT attnum, CASE", [["1", "id", "0"], ["2", "name", "0"]]),
+           "sees": DETACHED["sees"], "look": (DETACHED["look"][0], [["0/2900", "t", "f", "t", "f", "700", "t"]]),
+           "rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
+           "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {

@@ -292,13 +292,13 @@ static void test_outbox_masked_bytes(void **state)
                                            rule_of("aggregatetype", MR_COLUMN_HASH)};
     fixture->outbox.payload = "raw";
     fixture->options.hash_salt = "";
-    fixture->options.column_rules = rules;
-    fixture->options.column_rule_count = 1;
+    fixture->options.column_rules.items = rules;
+    fixture->options.column_rules.count = 1;
     outbox_test_insert(fixture);
     outbox_test_assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "***");
     mr_encoder_free(fixture->encoder);
     fixture->encoder = NULL;
-    fixture->options.column_rule_count = 2;
+    fixture->options.column_rules.count = 2;
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "outbox.route_by: column \"aggregatetype\""));
 }

@@ -345,8 +345,8 @@ static void test_shaped_columns_say_so(void **state)
             .table = {.schema = {.text = "public"}, .table = {.text = "t"}},
             .column = {.text = "v"},
             .length = 2};
-        fixture->options.column_rules = &rule;
-        fixture->options.column_rule_count = 1;
+        fixture->options.column_rules.items = &rule;
+        fixture->options.column_rules.count = 1;
         assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
         char *value = wrapped_test_value_of(fixture, 0), *want = NULL;
         assert_true(asprintf(&want, "{\"type\":\"string\",\"optional\":true,\"parameters\":%s",

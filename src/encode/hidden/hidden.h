@@ -22,8 +22,7 @@ enum mr_unmatched {
 
 struct mr_hidden;
 
-struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rule *rules,
-                                uint32_t rule_count);
+struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules);
 void mr_hidden_free(struct mr_hidden *hidden); /* takes NULL */
 
 /* A version of a table, of which the columns that `hides` names are hidden. `topic`: of one of the

@@ -1,4 +1,4 @@
-#include "encode/hidden.h"
+#include "encode/hidden/hidden.h"
 
 #include "testing/test.h"
 
@@ -6,6 +6,13 @@ static const struct mr_column_rule rules[] = {
     {.action = MR_COLUMN_MASK,
      .table = {.schema = {.text = "public"}, .table = {.text = "users"}},
      .column = {.text = "email"}}};
+
+static struct mr_hidden *hidden_by(enum mr_unmatched unmatched, const struct mr_column_rule *items,
+                                   uint32_t count)
+{
+    const struct mr_column_rules by = {.items = items, .count = count};
+    return mr_hidden_new(unmatched, &by);
+}
 
 /* Columns with a minus before them are hidden. */
 static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const char *table,
@@ -71,7 +78,7 @@ static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attr
 
 static struct mr_hidden *seen_users(void)
 {
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
     assert_int_equal(LOOK(1, "users", "id", "-email"), MR_OK);
     return hidden;
 }
@@ -96,10 +103,10 @@ static void test_hidden_look_names(void **state)
 static void test_hidden_look_first_sight(void **state)
 {
     (void)state;
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
     assert_int_equal(LOOK(1, "users", "id", "mail"), MR_ERR_POISON);
     mr_hidden_free(hidden);
-    hidden = mr_hidden_new(MR_UNMATCHED_WARN, rules, MR_ARRAY_LEN(rules));
+    hidden = hidden_by(MR_UNMATCHED_WARN, rules, MR_ARRAY_LEN(rules));
     assert_int_equal(LOOK(1, "users", "id", "mail"), MR_OK);
     mr_hidden_free(hidden);
 }
@@ -142,8 +149,8 @@ static void test_hidden_look_parts(void **state)
                                    .parts = parts,
                                    .part_count = MR_ARRAY_LEN(parts)};
         for (int warns = 0; warns < 2; warns++) {
-            struct mr_hidden *hidden = mr_hidden_new(warns ? MR_UNMATCHED_WARN : MR_UNMATCHED_STOP,
-                                                     of_parts, MR_ARRAY_LEN(of_parts));
+            struct mr_hidden *hidden = hidden_by(warns ? MR_UNMATCHED_WARN : MR_UNMATCHED_STOP,
+                                                 of_parts, MR_ARRAY_LEN(of_parts));
             struct mr_error error;
             mr_status expected = warns ? MR_OK : cases[i].expected;
             assert_int_equal(mr_hidden_look(hidden, &view, cases[i].topic,
@@ -184,7 +191,7 @@ static void test_hidden_look_numbers(void **state)
         {{"id", "email", "note", ""}, {"id", "note"}, MR_OK},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
         assert_int_equal(
             look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
             MR_OK);
@@ -234,7 +241,7 @@ static void test_hidden_look_origins(void **state)
         {"what", {"id", "email", "note", ""}, {"id", "-email", "note"}, MR_OK},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
         assert_int_equal(
             look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
             MR_OK);
@@ -262,7 +269,7 @@ static void test_hidden_look_origins(void **state)
 static void test_hidden_look_origins_stay(void **state)
 {
     (void)state;
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
     assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
     const struct mr_origin origin = {
         .oid = 1, .schema = "public", .table = "users", .numbers = "1:2,2:1"};
@@ -294,7 +301,7 @@ static void test_hidden_look_places(void **state)
         {{"name", "-email", "note", "id"}, MR_ERR_POISON},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
         assert_int_equal(LOOK(1, "users", "id", "name", "-email", "note"), MR_OK);
         uint32_t columns = 0;
         while (columns < 5 && cases[i].columns[columns] != NULL) {
@@ -311,7 +318,7 @@ static void test_hidden_look_places(void **state)
 static void test_hidden_look_numbers_stay(void **state)
 {
     (void)state;
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
     assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
     assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id")), MR_OK);
     assert_int_equal(look_numbered(hidden, TEXTS("id", "mail"), TEXTS("id", "mail")),
@@ -338,18 +345,45 @@ static void test_hidden_format_take(void **state)
     char *json = mr_hidden_format(hidden);
     mr_hidden_free(hidden);
     assert_non_null(json);
-    hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
     assert_null(mr_hidden_format(hidden));
     mr_hidden_take(hidden, json);
     assert_int_equal(LOOK(1, "people", "id", "email"), MR_ERR_POISON);
     mr_hidden_free(hidden);
-    hidden = mr_hidden_new(MR_UNMATCHED_STOP, NULL, 0); /* somebody has changed the rules */
+    hidden = hidden_by(MR_UNMATCHED_STOP, NULL, 0); /* somebody has changed the rules */
     mr_hidden_take(hidden, json);
     assert_int_equal(LOOK(1, "people", "id", "email"), MR_OK);
     static const char *const wrong[] = {"", "[]", "{\"rules\":1}", "{\"tables\":[[1]]}"};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         mr_hidden_take(hidden, wrong[i]);
     }
+    mr_hidden_free(hidden);
+    free(json);
+}
+
+/* An older millrace has not stored which rules each table has: they stay unknown until its next
+ * version, however often what it stored is stored again. */
+static void test_hidden_take_without_rules_of_tables(void **state)
+{
+    (void)state;
+    struct mr_hidden *hidden = seen_users();
+    char *json = mr_hidden_format(hidden);
+    mr_hidden_free(hidden);
+    char *list = strstr(json, ",\"table_rules\"");
+    assert_non_null(list);
+    memcpy(list, "}", sizeof("}"));
+    hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    mr_hidden_take(hidden, json);
+    free(json);
+    json = mr_hidden_format(hidden);
+    mr_hidden_free(hidden);
+    hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    mr_hidden_take(hidden, json);
+    assert_int_equal(LOOK(1, "people", "id", "email"), MR_ERR_POISON);
+    mr_hidden_free(hidden);
+    hidden = hidden_by(MR_UNMATCHED_STOP, NULL, 0); /* somebody has taken it out */
+    mr_hidden_take(hidden, json);
+    assert_int_equal(LOOK(1, "people", "id", "email"), MR_OK);
     mr_hidden_free(hidden);
     free(json);
 }
@@ -374,7 +408,7 @@ static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_
                                       uint32_t count)
 {
     char *json = mr_hidden_format(before);
-    struct mr_hidden *next = mr_hidden_new(MR_UNMATCHED_STOP, by, count);
+    struct mr_hidden *next = hidden_by(MR_UNMATCHED_STOP, by, count);
     if (json != NULL) {
         mr_hidden_take(next, json);
     }
@@ -388,7 +422,7 @@ static void test_hidden_learn(void **state)
 {
     (void)state;
     for (int later = 0; later < 2; later++) {
-        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
         learn(hidden, 1, "users", NULL);
         learn(hidden, 2, "others", NULL);
         learn(hidden, 3, "spring", "users");
@@ -420,7 +454,7 @@ static void test_hidden_learn_what_rules_leave_out(void **state)
         .action = MR_COLUMN_INCLUDE,
         .table = {.schema = {.text = "public"}, .table = {.text = "users"}},
         .column = {.text = "note"}};
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, &listed, 1);
     learn(hidden, 1, "users", NULL);
     assert_int_equal(
         look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")), MR_OK);
@@ -428,11 +462,11 @@ static void test_hidden_learn_what_rules_leave_out(void **state)
         look_numbered(hidden, TEXTS("id", "mail", "note"), TEXTS("id", "mail", "note")),
         MR_ERR_POISON);
     mr_hidden_free(hidden);
-    hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    hidden = hidden_by(MR_UNMATCHED_STOP, &listed, 1);
     learn(hidden, 1, "users", NULL);
     assert_int_equal(LOOK(1, "users", "id", "-email", "note"), MR_OK); /* it was dropped since */
     mr_hidden_free(hidden);
-    hidden = mr_hidden_new(MR_UNMATCHED_STOP, &listed, 1);
+    hidden = hidden_by(MR_UNMATCHED_STOP, &listed, 1);
     learn(hidden, 1, "users", NULL);
     assert_int_equal(LOOK(2, "users", "id", "note", "more"), MR_OK); /* made again, without a row */
     mr_hidden_free(hidden);
@@ -444,7 +478,7 @@ static void test_hidden_learn_is_not_seen(void **state)
     (void)state;
     struct mr_column_rule all[] = {rules[0], rules[0]};
     all[1].column.text = "phone";
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, all, MR_ARRAY_LEN(all));
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, all, MR_ARRAY_LEN(all));
     learn(hidden, 1, "users", NULL);
     assert_int_equal(
         look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
@@ -475,7 +509,7 @@ static void test_hidden_take_with_other_rules(void **state)
         {{other}, 1, MR_OK},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_hidden *before = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_hidden *before = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
         assert_int_equal(look_numbered(before, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
         struct mr_hidden *hidden = next_process(before, cases[i].rules, cases[i].count);
         assert_int_equal(look_numbered(hidden, TEXTS("id", "mail"), TEXTS("id", "mail")),
@@ -491,7 +525,7 @@ static void test_hidden_format_is_bounded(void **state)
     (void)state;
     struct mr_column_rule all = rules[0];
     all.table.table.text = "*";
-    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, &all, 1);
+    struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, &all, 1);
     assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
     for (uint32_t oid = 2; oid < 2000; oid++) {
         char name[32];
@@ -522,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_hidden_look_numbers_stay),
         cmocka_unit_test(test_hidden_look_swapped),
         cmocka_unit_test(test_hidden_format_take),
+        cmocka_unit_test(test_hidden_take_without_rules_of_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,442 @@
+#include "encode/hidden/hidden.h"
+
+#include "base/thread.h"
+#include "encode/hidden/seen.h"
+#include "event/relation.h"
+
+enum { LEARNED_MAX = 2000 }; /* each is looked for among all others */
+
+struct mr_hidden {
+    enum mr_unmatched unmatched;
+    pthread_mutex_t lock;
+    struct mr_seen_tables seen;
+};
+
+struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules)
+{
+    struct mr_hidden *hidden = MR_NEW(struct mr_hidden);
+    hidden->unmatched = unmatched;
+    mr_seen_init(&hidden->seen, rules);
+    pthread_mutex_init(&hidden->lock, NULL);
+    return hidden;
+}
+
+void mr_hidden_free(struct mr_hidden *hidden)
+{
+    if (hidden != NULL) {
+        mr_seen_done(&hidden->seen);
+        pthread_mutex_destroy(&hidden->lock);
+        free(hidden);
+    }
+}
+
+static bool is_shown_in(const struct mr_seen *seen, const char *column)
+{
+    for (uint32_t i = 0; i < seen->count; i++) {
+        if (!seen->hides[i] && strcmp(seen->columns[i], column) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first hidden column that is not hidden any more, though some other column is shown that was
+ * not; NULL: there is none. */
+static const char *lost_of(const struct mr_seen *seen, const struct mr_relation *now,
+                           const bool *hides)
+{
+    const char *lost = NULL;
+    for (uint32_t i = 0; i < seen->count && lost == NULL; i++) {
+        uint32_t column;
+        bool is_hidden =
+            !seen->hides[i] ||
+            (mr_relation_find_column(now, mr_slice_of(seen->columns[i]), &column) && hides[column]);
+        lost = is_hidden ? NULL : seen->columns[i];
+    }
+    for (uint32_t i = 0; i < now->column_count && lost != NULL; i++) {
+        if (!hides[i] && !is_shown_in(seen, now->columns[i].name)) {
+            return lost;
+        }
+    }
+    return NULL;
+}
+
+/* Whether all of `now` before column `end` was, in this order, before column `seen_end`: else one
+ * of them may be a column after that. */
+static bool was_before(const struct mr_seen *seen, uint32_t seen_end, const struct mr_relation *now,
+                       uint32_t end)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < seen_end && at < end; i++) {
+        at += strcmp(seen->columns[i], now->columns[at].name) == 0;
+    }
+    return at == end;
+}
+
+static bool seen_has(const struct mr_seen *seen, uint32_t end, const char *column)
+{
+    for (uint32_t i = 0; i < end; i++) {
+        if (strcmp(column, seen->columns[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a column that is shown after `at` may be one that was at `i`: it was before that, which
+ * now stands for another one, or it is new, and one of those before is gone. */
+static bool may_be_after(const struct mr_seen *seen, uint32_t i, const struct mr_relation *now,
+                         uint32_t at, const bool *hides)
+{
+    for (uint32_t k = at + 1; k < now->column_count; k++) {
+        const char *name = now->columns[k].name;
+        if (!hides[k] &&
+            (seen_has(seen, i, name) || (at < i && !seen_has(seen, seen->count, name)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether it is hidden still: by its name, or by one that no column had. */
+static bool is_still_hidden(const struct mr_seen *seen, uint32_t i, const struct mr_relation *now,
+                            const bool *hides)
+{
+    for (uint32_t at = 0; at < now->column_count; at++) {
+        const char *name = now->columns[at].name;
+        bool may_be_it = strcmp(name, seen->columns[i]) == 0 || !seen_has(seen, seen->count, name);
+        if (hides[at] && may_be_it && was_before(seen, i, now, at) &&
+            !may_be_after(seen, i, now, at, hides)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first hidden column that another one, which is shown, may be: by names alone, which swap
+ * easily. NULL: none. */
+static const char *doubtful_of(const struct mr_seen *seen, const struct mr_relation *now,
+                               const bool *hides)
+{
+    bool shows = false;
+    for (uint32_t i = 0; i < now->column_count; i++) {
+        shows |= !hides[i];
+    }
+    for (uint32_t i = 0; shows && i < seen->count; i++) {
+        if (seen->hides[i] && !is_still_hidden(seen, i, now, hides)) {
+            return seen->columns[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether what was learned is under the names that the rules judge now (`judged`, of the table): no
+ * row is behind it, and so no value that was hidden then; of a key's columns, say, the rules hide
+ * what is sent nevertheless. */
+static bool is_as_learned(const struct mr_seen *seen, const char *judged, const char *column,
+                          const char *now)
+{
+    return seen->is_learned && strcmp(seen->name, judged) == 0 && strcmp(column, now) == 0;
+}
+
+/* A column that was hidden, and may be one that is shown; NULL: none. `judged`: by whose name the
+ * rules see the table; `numbers`: of a partition of what was seen, as those of mr_origin. */
+static const char *shown_of(const struct mr_seen *seen, const char *judged, const char *numbers,
+                            const struct mr_places *places, const bool *hides)
+{
+    const struct mr_relation *now = places->now;
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        const struct mr_seen_number *hidden = &seen->numbers[i];
+        uint32_t number = mr_seen_number_in_part(numbers, hidden->number);
+        for (uint32_t a = 0; a < now->attribute_count; a++) {
+            bool is_it = now->attributes[a].number == number;
+            for (uint32_t c = 0; is_it && c < now->column_count; c++) {
+                if (!hides[c] && mr_places_may_be(places, a, c) &&
+                    !is_as_learned(seen, judged, hidden->name, now->columns[c].name)) {
+                    return hidden->name;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The same by names, of a table that the catalog does not know any more. */
+static const char *shown_by_name(const struct mr_seen *seen, const char *judged,
+                                 const struct mr_relation *now, const bool *hides)
+{
+    if (!is_as_learned(seen, judged, "", "")) {
+        return doubtful_of(seen, now, hides);
+    }
+    const char *lost = NULL;
+    bool has_new = false;
+    for (uint32_t i = 0; i < seen->count; i++) {
+        uint32_t column;
+        bool is_there = mr_relation_find_column(now, mr_slice_of(seen->columns[i]), &column);
+        lost = seen->hides[i] && !is_there ? seen->columns[i] : lost;
+    }
+    for (uint32_t c = 0; c < now->column_count; c++) {
+        has_new |= !hides[c] && !seen_has(seen, seen->count, now->columns[c].name);
+    }
+    return has_new ? lost : NULL;
+}
+
+static bool rule_names(const struct mr_column_rule *rule, const char *schema, const char *table)
+{
+    return strcmp(rule->table.schema.text, schema) == 0 &&
+           strcmp(rule->table.table.text, table) == 0;
+}
+
+static bool rule_names_any(const struct mr_column_rule *rule, const struct mr_relation *now)
+{
+    bool names = rule_names(rule, now->schema, now->table);
+    for (uint32_t i = 0; i < now->origin_count && !names; i++) {
+        names = rule_names(rule, now->origins[i].schema, now->origins[i].table);
+    }
+    return names;
+}
+
+/* A rule that names this table, or what it is of, and one column, which the table does not have. */
+static const char *missing_of(const struct mr_hidden *hidden, const struct mr_relation *now,
+                              const char *topic)
+{
+    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
+        const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
+        bool is_about = rule->action != MR_COLUMN_INCLUDE && !rule->is_unsent &&
+                        (rule->topic == NULL || strcmp(rule->topic, topic) == 0) &&
+                        mr_pattern_is_name(&rule->table.schema) &&
+                        mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
+        uint32_t column;
+        if (is_about && rule_names_any(rule, now) &&
+            !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column)) {
+            return rule->column.text;
+        }
+    }
+    return NULL;
+}
+
+static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relation *now,
+                           const char *before, const char *column, struct mr_error *ret_error)
+{
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a rule for columns hid a column that the table does not have (any more), or not "
+               "surely under that name; if it was renamed, its values go out as they are",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
+               MR_LOG_STR("column", column));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s: the rules for columns (columns.*) hid column \"%s\"%s%s, and no "
+                   "column is surely that one and hidden at this place of the stream: if it was "
+                   "renamed, its values would go out as they are, so nothing of the table does; "
+                   "name the column and the table as they are now (\"%s.%s:(%s|new_name)\" fits "
+                   "rows of both), or take the rule out if the column is gone; columns.unmatched = "
+                   "\"warn\" would send such values as they are",
+                   now->schema, now->table, column, before == NULL ? "" : " of ",
+                   before == NULL ? "" : before, now->schema, now->table, column);
+}
+
+/* A column that was hidden of what the table is of, and may be shown; NULL: none. Names decide
+ * where numbers can't, if `by_names`: what is known of the table itself counts for more. */
+static const char *lost_of_origin(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                  const struct mr_origin *origin, const struct mr_places *places,
+                                  const char *topic, const bool *hides, bool by_names)
+{
+    const struct mr_seen *seen = mr_seen_origin(&hidden->seen, origin, topic);
+    if (seen == NULL) {
+        return NULL;
+    }
+    if (places != NULL && mr_seen_numbers_tell(seen, origin)) {
+        MR_TEXT(judged);
+        mr_text_format(&judged, "%s.%s", origin->schema, origin->table);
+        return shown_of(seen, judged.data, origin->numbers, places, hides);
+    }
+    return by_names && !seen->is_learned ? doubtful_of(seen, now, hides) : NULL;
+}
+
+/* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
+ * have them; else names decide. */
+static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
+                              const struct mr_places *places, const char *name, const char *topic,
+                              const bool *hides, struct mr_error *ret_error)
+{
+    const struct mr_seen *by_oid = mr_seen_find(&hidden->seen, now->oid, NULL, topic);
+    const struct mr_seen *by_name = mr_seen_find(&hidden->seen, 0, name, topic);
+    const char *column = NULL;
+    const char *before = NULL;
+    if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
+        column = missing_of(hidden, now, topic);
+    }
+    by_oid = by_oid != NULL ? by_oid : mr_seen_learned(&hidden->seen, now->oid);
+    for (uint32_t i = 0; i < now->origin_count && column == NULL; i++) {
+        column =
+            lost_of_origin(hidden, now, &now->origins[i], places, topic, hides, by_oid == NULL);
+    }
+    if (by_oid != NULL && column == NULL) {
+        column = places == NULL ? NULL : shown_of(by_oid, name, "", places, hides);
+        if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
+            column = shown_by_name(by_oid, name, now, hides);
+        }
+        before = column == NULL || strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
+    }
+    if (column == NULL && by_name != NULL && by_name != by_oid && !by_name->is_learned) {
+        column = lost_of(by_name, now, hides);
+    }
+    return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
+}
+
+/* Whether all rules are about this table by its own name, or one names it and no other: somebody
+ * has decided. */
+static bool all_name(const struct mr_hidden *hidden, const struct mr_relation *now)
+{
+    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
+        const struct mr_table_pattern *table = &hidden->seen.rules.items[i].table;
+        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table) &&
+            rule_names(&hidden->seen.rules.items[i], now->schema, now->table)) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
+        const struct mr_table_pattern *table = &hidden->seen.rules.items[i].table;
+        if (!mr_table_pattern_matches(table, mr_slice_of(now->schema), mr_slice_of(now->table))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which rules are about its table nobody knows. */
+static mr_status rootless(const struct mr_hidden *hidden, const struct mr_relation *now,
+                          struct mr_error *ret_error)
+{
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a table was a partition, and it is not known of which table: the rules for columns "
+               "of that do not hide its values",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s was a partition, and it is not known of which table; a rule for "
+                   "columns (columns.*) of that may hide its values, and no column is surely that "
+                   "one and hidden at this place of the stream, so nothing of it goes out; name it "
+                   "in \"tables\" and in the rules; columns.unmatched = \"warn\" would send its "
+                   "values as they are",
+                   now->schema, now->table);
+}
+
+static bool is_of_key(const struct mr_relation *relation, uint32_t column)
+{
+    for (uint32_t k = 0; k < relation->key_count; k++) {
+        if (relation->key_columns[k] == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first column that is shown, and that the rules hide of that partition; NULL: none. */
+static const char *shown_of_part(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                 const struct mr_table_ref *part, const char *topic,
+                                 const bool *hides)
+{
+    const struct mr_relation alone = {.schema = part->schema, .table = part->table};
+    for (uint32_t c = 0; c < now->column_count; c++) {
+        const char *column = now->columns[c].name;
+        if (!hides[c] &&
+            mr_column_rules_hide(&hidden->seen.rules, topic, &alone, column, is_of_key(now, c))) {
+            return column;
+        }
+    }
+    return NULL;
+}
+
+/* What the rules hide of a partition while it is one by itself, and not of the table that its rows
+ * come as: it was attached since, say. */
+static mr_status judge_parts(const struct mr_hidden *hidden, const struct mr_relation *now,
+                             const char *topic, const bool *hides, struct mr_error *ret_error)
+{
+    const struct mr_table_ref *part = now->parts;
+    const char *column = NULL;
+    for (uint32_t i = 0; i < now->part_count && column == NULL; i++) {
+        part = &now->parts[i];
+        column = shown_of_part(hidden, now, part, topic, hides);
+    }
+    if (column == NULL) {
+        return MR_OK;
+    }
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a rule for columns hides a column of a partition, whose rows come as its table's, "
+               "and of that no rule hides it: its values go out as they are",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
+               MR_LOG_STR("partition", part->table), MR_LOG_STR("column", column));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s: the rules for columns (columns.*) hide column \"%s\" of its "
+                   "partition %s.%s, whose rows come as the table's, and of the table they do not, "
+                   "so nothing of it goes out; name the table in the rule, too (\"%s.%s:%s\"), or "
+                   "take the partition out of it; columns.unmatched = \"warn\" would send such "
+                   "values as they are",
+                   now->schema, now->table, column, part->schema, part->table, now->schema,
+                   now->table, column);
+}
+
+mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
+                         const char *topic, const bool *hides, struct mr_error *ret_error)
+{
+    if (relation->is_part && relation->origin_count == 0 && !all_name(hidden, relation)) {
+        MR_TRY(rootless(hidden, relation, ret_error));
+    }
+    topic = topic == NULL ? "" : topic;
+    MR_TRY(judge_parts(hidden, relation, topic, hides, ret_error));
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", relation->schema, relation->table);
+    struct mr_places all;
+    const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
+    MR_HOLD(&hidden->lock);
+    mr_status status = judge_hidden(hidden, relation, places, name.data, topic, hides, ret_error);
+    if (status == MR_OK) {
+        mr_seen_keep(&hidden->seen, relation, places, name.data, topic, hides);
+    }
+    mr_places_done(&all);
+    return status;
+}
+
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+{
+    MR_HOLD(&hidden->lock);
+    if (hidden->seen.count >= LEARNED_MAX ||
+        mr_seen_find(&hidden->seen, relation->oid, NULL, "") != NULL) {
+        return;
+    }
+    bool hides_any = false;
+    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        hides[i] = mr_column_rules_hide(&hidden->seen.rules, NULL, relation,
+                                        relation->columns[i].name, false);
+        hides_any |= hides[i];
+    }
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", relation->schema, relation->table);
+    struct mr_places places;
+    if (mr_places_init(&places, relation) && hides_any) {
+        mr_seen_keep(&hidden->seen, relation, &places, name.data, "", hides)->is_learned = true;
+    }
+    mr_places_done(&places);
+    free(hides);
+}
+
+char *mr_hidden_format(struct mr_hidden *hidden)
+{
+    MR_HOLD(&hidden->lock);
+    return mr_seen_format(&hidden->seen);
+}
+
+void mr_hidden_take(struct mr_hidden *hidden, const char *json)
+{
+    MR_HOLD(&hidden->lock);
+    mr_seen_take(&hidden->seen, json);
+}

@@ -1,0 +1,71 @@
+/* What was seen of tables of which rules for columns hide something: the columns of each one's last
+ * version, which of them are hidden, and by which numbers those are known.
+ *
+ * It may be stored as JSON and read again, so that it holds for the next process, too. Who calls
+ * holds a lock. */
+#pragma once
+
+#include "base/text.h"
+#include "encode/column_rules.h"
+#include "event/places.h"
+
+/* A column that was hidden once, by the number that only it has, and the name that it had then. */
+struct mr_seen_number {
+    uint32_t number;
+    char *name;
+};
+
+struct mr_seen {
+    uint32_t oid;
+    char *name, *topic; /* "schema.table"; "": all its streams */
+    char **columns;     /* all of them, */
+    bool *hides;        /* and whether that one is hidden */
+    uint32_t count;
+    struct mr_seen_number *numbers; /* of all that ever were */
+    uint32_t number_count, number_room;
+    bool is_numbered; /* those that are hidden are all among them */
+    bool is_learned;  /* from the catalog: the stream has brought nothing of it */
+    char *rules;      /* their marks, of those that are about it, with spaces between; NULL: an
+                         older millrace has not stored them */
+};
+
+struct mr_seen_tables {
+    struct mr_column_rules rules;
+    char mark[24]; /* of the rules */
+    struct mr_seen *items;
+    uint32_t count, room;
+    char *stored;      /* as it is stored; NULL: it is too much, or */
+    bool is_formatted; /* it has changed */
+    bool was_too_much;
+};
+
+void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules);
+void mr_seen_done(struct mr_seen_tables *tables);
+
+/* By its OID, or by its name (NULL: not) the one that was seen last; NULL: none. */
+struct mr_seen *mr_seen_find(const struct mr_seen_tables *tables, uint32_t oid, const char *name,
+                             const char *topic);
+
+/* One that was learned, of whichever stream; NULL: none. */
+const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid);
+
+/* What was seen of that table, or learned; NULL: nothing. */
+const struct mr_seen *mr_seen_origin(const struct mr_seen_tables *tables,
+                                     const struct mr_origin *origin, const char *topic);
+
+/* Which number a partition's column has that is that one of its table (`numbers`: of mr_origin); 0:
+ * it has none; UINT32_MAX: that is not known. */
+uint32_t mr_seen_number_in_part(const char *numbers, uint32_t number);
+
+/* Whether numbers tell which columns are those that were hidden of that table, of which this was
+ * seen. */
+bool mr_seen_numbers_tell(const struct mr_seen *seen, const struct mr_origin *origin);
+
+/* A version of a table that goes out. NULL: nothing of it matters, else what is kept. */
+struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_relation *now,
+                             const struct mr_places *places, const char *name, const char *topic,
+                             const bool *hides);
+
+/* As mr_hidden_format and mr_hidden_take. */
+char *mr_seen_format(struct mr_seen_tables *tables);
+void mr_seen_take(struct mr_seen_tables *tables, const char *json);
