@@ -125,10 +125,8 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
         mr_text_format(
             text,
             "%s%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
-            "made again, or swapped for another one? Run %sor take it out of \"tables\"; a row "
-            "filter or a list of columns that it had there must be in the statement, or what they "
-            "hid goes out (setup_warning in the log has them); then send what "
-            "differs: " MR_REPAIR_COMMAND,
+            "made again, or swapped for another one? Run %sor take it out of \"tables\"; then send "
+            "what differs: " MR_REPAIR_COMMAND,
             text->len == 0 ? "" : "; ", (long long)count, count == 1 ? "table is" : "tables are",
             added->source->publication, count == 1 ? "it" : "them", names.data,
             count > 5 ? ", …" : "",

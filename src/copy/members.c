@@ -65,8 +65,7 @@ mr_status mr_members_look(struct mr_members *members, struct mr_pg_conn *conn,
                "tables were taken out of the publication and added again, or set again: what was "
                "written to them while they were not in it is not in the stream",
                MR_LOG_STR("tables", asking.again.data),
-               MR_LOG_STR("remedy", "once the publication sends of them what it did before, and no "
-                                    "more, send what differs, deletes too: " MR_REPAIR_COMMAND
+               MR_LOG_STR("remedy", "send what differs, deletes too: " MR_REPAIR_COMMAND
                                     " (millrace snapshot TABLE sends the rows alone)"));
     }
     mr_text_done(&asking.again);

@@ -231,9 +231,8 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
                    "column is surely that one and hidden at this place of the stream: if it was "
                    "renamed, its values would go out as they are, so nothing of the table does; "
                    "name the column and the table as they are now (\"%s.%s:(%s|new_name)\" fits "
-                   "rows of both), or, if the column is gone, have the rule fit this table no more "
-                   "and the others as before; columns.unmatched = \"warn\" would send such values "
-                   "as they are",
+                   "rows of both), or take the rule out if the column is gone; columns.unmatched = "
+                   "\"warn\" would send such values as they are",
                    now->schema, now->table, column, before == NULL ? "" : " of ",
                    before == NULL ? "" : before, now->schema, now->table, column);
 }

@@ -214,9 +214,8 @@ static void rule_missing_publication(const struct rules *rules)
         mr_pg_remedy(rules->to,
                      "if somebody else reads from the slot, choose another slot_name; else: 1. if "
                      "it had a row filter or a list of columns, add them to the statement, for "
-                     "they are not stored (the last start's log may have them: setup_warning), and "
-                     "options, such as WITH (publish_via_partition_root = true); 2. run it as the "
-                     "owner of the tables: CREATE PUBLICATION %I",
+                     "they are not stored (the last start's log may have them: setup_warning); 2. "
+                     "run it as the owner of the tables: CREATE PUBLICATION %I",
                      options->publication);
         mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
         mr_pg_remedy(rules->to,
@@ -479,11 +478,8 @@ static void pg_rule_table(const struct rules *rules, uint32_t row,
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
         mr_pg_remedy(rules->to,
                      "run ALTER PUBLICATION %I ADD TABLE ONLY %T, set publication.alter = true, or "
-                     "take it out of \"tables\"%s",
-                     rules->options->publication, table,
-                     rules->goes_on ? "; a row filter or a list of columns that it had there must "
-                                      "be in the statement, or the file, or what they hid goes out"
-                                    : "");
+                     "take it out of \"tables\"",
+                     rules->options->publication, table);
         mr_pg_found(rules->to, level, MR_ERR_CONFIG, "is not in publication \"%s\"%s",
                     rules->options->publication,
                     rules->goes_on ? ": changes made since it is not are missing, and stay so"

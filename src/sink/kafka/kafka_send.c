@@ -191,13 +191,15 @@ static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_k
                : queue->handed_ns + kafka->base.gather_ns;
 }
 
-/* Fills the requests that are due, and counts them; MR_FULL: some, there is no room for more. */
+/* Fills the requests that are due, and counts them; MR_FULL: some, there is no room for more. Those
+ * that are not full set out together, and so in one (scripts/librdkafka.patch). */
 static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_count,
                                  struct mr_error *ret_error)
 {
     struct mr_kafka_ready *ready = &kafka->ready;
     int64_t now_ns = mr_monotonic_ns();
     int64_t due_ns = INT64_MAX;
+    struct mr_kafka_queue *small = NULL;
     mr_status status = MR_OK;
     for (struct mr_kafka_queue **at = &ready->first; *at != NULL && status == MR_OK;) {
         struct mr_kafka_queue *queue = *at;
@@ -212,8 +214,16 @@ static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_coun
             break; /* the reports of other queues make room */
         }
         (*ret_count)++;
-        mr_kafka_now(queue->handle, queue->partition);
         mr_kafka_ready_take(ready, at);
+        if (queue->full) {
+            mr_kafka_now(queue->handle, queue->partition);
+        } else {
+            queue->next_small = small;
+            small = queue;
+        }
+    }
+    for (; small != NULL; small = small->next_small) {
+        mr_kafka_now(small->handle, small->partition);
     }
     ready->due_ns = status == MR_OK && due_ns != INT64_MAX ? due_ns : 0;
     return status;

@@ -25,7 +25,8 @@ struct mr_kafka_queue {
     int64_t handed_ns; /* handed over then (monotonic) */
     struct mr_record *first;
     struct mr_record **last;
-    struct mr_kafka_queue *next; /* of those that are ready */
+    struct mr_kafka_queue *next;       /* of those that are ready */
+    struct mr_kafka_queue *next_small; /* of those that set out together */
 };
 
 /* The queues that are ready, in the order in which they became so: each has records, and none of
