@@ -58,6 +58,22 @@ bool mr_is_among(const char *words, mr_slice text);
 int mr_u32_compare(const void *a, const void *b);
 int mr_u64_compare(const void *a, const void *b); /* likewise, of 64 bits */
 
+typedef int mr_compare_fn(const void *a, const void *b);
+
+/* qsort and bsearch, which take no null, not even for nothing. */
+static inline void mr_sort(void *items, size_t count, size_t size, mr_compare_fn *compare)
+{
+    if (count > 0) {
+        qsort(items, count, size, compare);
+    }
+}
+
+static inline void *mr_search(const void *key, const void *items, size_t count, size_t size,
+                              mr_compare_fn *compare)
+{
+    return count == 0 ? NULL : bsearch(key, items, count, size, compare);
+}
+
 /* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can
  * answer and nobody may miss; the slot replays. */
 void mr_give_up(const char *form, ...) __attribute__((noreturn)) MR_PRINTF(1, 2);

@@ -114,11 +114,24 @@ static void test_grow_keeps_what_is_there(void **state)
     free(numbers);
 }
 
+/* With the sanitizers: no item is no array. */
+static void test_sort_and_search_nothing(void **state)
+{
+    (void)state;
+    const uint64_t key = 1;
+    mr_sort(NULL, 0, sizeof(key), mr_u64_compare);
+    assert_null(mr_search(&key, NULL, 0, sizeof(key), mr_u64_compare));
+    uint64_t numbers[] = {3, 1, 2};
+    mr_sort(numbers, 3, sizeof(key), mr_u64_compare);
+    assert_ptr_equal(mr_search(&key, numbers, 3, sizeof(key), mr_u64_compare), numbers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find_each_and_no_other),
         cmocka_unit_test(test_find_among_equal_hashes),
+        cmocka_unit_test(test_sort_and_search_nothing),
         cmocka_unit_test(test_reserve_and_clear_ask_for_no_memory),
         cmocka_unit_test(test_grow_keeps_what_is_there),
     };

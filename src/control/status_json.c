@@ -234,10 +234,8 @@ static void status_json_add_tables(cJSON *root, const struct mr_monitor_snapshot
     add_count(root, "table_count", snapshot->tables.count);
     uint32_t found = 0;
     cJSON *tables = cJSON_AddArrayToObject(root, "tables");
-    if (snapshot->tables.count > 0) { /* qsort takes no null, not even for nothing */
-        qsort(snapshot->tables.items, snapshot->tables.count, sizeof(*snapshot->tables.items),
-              by_events);
-    }
+    mr_sort(snapshot->tables.items, snapshot->tables.count, sizeof(*snapshot->tables.items),
+            by_events);
     for (uint32_t i = 0; i < snapshot->tables.count; i++) {
         const struct mr_table_count *table = &snapshot->tables.items[i];
         if (strcasestr(table->table, part) == NULL || ++found > tables_max) {

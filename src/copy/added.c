@@ -46,7 +46,7 @@ static void have_copied(const struct mr_added *added, struct mr_streamed_table *
     for (uint32_t i = 0; i < moved_count; i++) {
         tables[count++] = moved->tables[i];
     }
-    qsort(tables, count, sizeof(*tables), mr_u64_compare);
+    mr_sort(tables, count, sizeof(*tables), mr_u64_compare);
     mr_copies_streamed(added->copies, tables, count);
 }
 
@@ -169,7 +169,7 @@ static void take_hashes(const cJSON *text, uint64_t **hashes, uint32_t *room, ui
         MR_GROW(*hashes, *room, *count + 1);
         (*hashes)[(*count)++] = strtoull(digits, NULL, 16);
     }
-    qsort(*hashes, *count, sizeof(uint64_t), mr_u64_compare);
+    mr_sort(*hashes, *count, sizeof(uint64_t), mr_u64_compare);
 }
 
 /* What an earlier process knew. */

@@ -247,9 +247,8 @@ void mr_copies_follow(struct mr_copies *copies, uint32_t kinds)
 
 static bool was_known(const struct mr_chunk_requests *requests, uint64_t id)
 {
-    return requests->known.count > 0 &&
-           bsearch(&id, requests->known.ids, requests->known.count, sizeof(*requests->known.ids),
-                   mr_u64_compare) != NULL;
+    return mr_search(&id, requests->known.ids, requests->known.count, sizeof(*requests->known.ids),
+                     mr_u64_compare) != NULL;
 }
 
 /* With the lock. The partitions of a root that is new itself come with it, or as somebody asks. */
@@ -327,7 +326,8 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
     }
     bool changes = does && (requests->known.kinds != requests->follows ||
                             known_count != requests->known.count ||
-                            memcmp(known, requests->known.ids, known_count * sizeof(*known)) != 0);
+                            (known_count > 0 && memcmp(known, requests->known.ids,
+                                                       known_count * sizeof(*known)) != 0));
     bool left_out = leaves_out(requests);
     if (changes) {
         set_known(requests, requests->follows, known, known_count);
@@ -865,9 +865,7 @@ static void adopt_known(struct mr_chunk_requests *requests, const struct mr_aske
             stored->known[i] != NULL && mr_asked_known_parse(stored->known[i], i, &known, &count);
         kinds |= has ? 1U << i : 0;
     }
-    if (known != NULL) {
-        qsort(known, count, sizeof(*known), mr_u64_compare);
-    }
+    mr_sort(known, count, sizeof(*known), mr_u64_compare);
     set_known(requests, kinds, known, count);
 }
 

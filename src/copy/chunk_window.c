@@ -41,9 +41,7 @@ bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
         mr_chunk_snapshot_done(&snapshot);
         return false;
     }
-    if (snapshot.xip_count > 0) {
-        qsort(snapshot.xip, snapshot.xip_count, sizeof(*snapshot.xip), mr_u32_compare);
-    }
+    mr_sort(snapshot.xip, snapshot.xip_count, sizeof(*snapshot.xip), mr_u32_compare);
     *ret = snapshot;
     return true;
 }
@@ -66,8 +64,7 @@ static bool chunk_window_sees(const struct mr_chunk_snapshot *snapshot, uint32_t
     if (!precedes(xid, snapshot->xmax)) {
         return false; /* below it are those in xip; above may be others that are under way */
     }
-    return snapshot->xip_count == 0 ||
-           bsearch(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), mr_u32_compare) == NULL;
+    return mr_search(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), mr_u32_compare) == NULL;
 }
 
 struct key {

@@ -263,7 +263,7 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
         }
     }
     pthread_mutex_unlock(&plan->lock);
-    qsort(state->done, state->done_count, sizeof(uint32_t), mr_u32_compare);
+    mr_sort(state->done, state->done_count, sizeof(uint32_t), mr_u32_compare);
     return state;
 }
 

@@ -164,8 +164,7 @@ const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *stat
 
 bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid)
 {
-    return state->done_count > 0 &&
-           bsearch(&oid, state->done, state->done_count, sizeof(oid), mr_u32_compare) != NULL;
+    return mr_search(&oid, state->done, state->done_count, sizeof(oid), mr_u32_compare) != NULL;
 }
 
 struct mr_copy_stored *mr_copy_stored_of(const struct mr_checkpoint *checkpoint)

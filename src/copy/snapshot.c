@@ -426,7 +426,7 @@ static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_ord
             items[k].second = is_listed ? 0 : bytes ^ turn;
         }
     }
-    qsort(items, count, sizeof(*items), copy_snapshot_compare_tables);
+    mr_sort(items, count, sizeof(*items), copy_snapshot_compare_tables);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source

@@ -23,8 +23,8 @@ static uint64_t hash_of_name(const char *name)
 
 static bool was_logged(const struct looking *looking, uint64_t hash)
 {
-    return looking->sorted > 0 && bsearch(&hash, looking->now.logged, looking->sorted, sizeof(hash),
-                                          mr_u64_compare) != NULL;
+    return mr_search(&hash, looking->now.logged, looking->sorted, sizeof(hash), mr_u64_compare) !=
+           NULL;
 }
 
 static const struct mr_unlogged_table *unlogged_find(const struct mr_unlogged *unlogged,
@@ -125,7 +125,7 @@ mr_status mr_unlogged_look(struct mr_unlogged *unlogged, struct mr_pg_conn *conn
     if (status == MR_OK) {
         log_again(&looking.again);
         unlogged_say(&looking.now, ret_text);
-        qsort(looking.now.logged, looking.now.logged_count, sizeof(uint64_t), mr_u64_compare);
+        mr_sort(looking.now.logged, looking.now.logged_count, sizeof(uint64_t), mr_u64_compare);
         forget_tables(unlogged);
         *unlogged = looking.now;
     } else {

@@ -24,9 +24,7 @@ static mr_status fleet_make_all(struct fleet *fleet, struct mr_error *ret_error)
     MR_TRY(mr_fleet_add_gone(fleet, ret_error));
     mr_fleet_add_by_hand(fleet);
     struct fleet_list *list = &fleet->pipelines;
-    if (list->count > 0) {
-        qsort(list->items, list->count, sizeof(*list->items), fleet_compare_names);
-    }
+    mr_sort(list->items, list->count, sizeof(*list->items), fleet_compare_names);
     if (fleet->problems.errors == 0) {
         mr_fleet_make(fleet);
         mr_fleet_folder_check(fleet);

@@ -63,6 +63,6 @@ bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn)
         return commit_lsn <= cut->before;
     }
     return full < cut->xmin ||
-           (full < cut->xmax && bsearch(&full, cut->running, cut->running_count,
-                                        sizeof(*cut->running), mr_u64_compare) == NULL);
+           (full < cut->xmax && mr_search(&full, cut->running, cut->running_count,
+                                          sizeof(*cut->running), mr_u64_compare) == NULL);
 }

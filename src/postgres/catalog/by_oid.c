@@ -2,8 +2,7 @@
 
 void *mr_by_oid_find(const struct mr_by_oid *table, size_t size, uint32_t oid)
 {
-    return table->count == 0 ? NULL
-                             : bsearch(&oid, table->items, table->count, size, mr_u32_compare);
+    return mr_search(&oid, table->items, table->count, size, mr_u32_compare);
 }
 
 void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)

@@ -18,16 +18,14 @@ enum column {
 
 const struct mr_root *mr_leaves_root(const struct mr_leaves *leaves, uint32_t oid)
 {
-    return leaves->root_count == 0 ? NULL
-                                   : bsearch(&oid, leaves->roots, leaves->root_count,
-                                             sizeof(*leaves->roots), mr_u32_compare);
+    return mr_search(&oid, leaves->roots, leaves->root_count, sizeof(*leaves->roots),
+                     mr_u32_compare);
 }
 
 const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oid)
 {
-    return leaves->leaf_count == 0 ? NULL
-                                   : bsearch(&oid, leaves->leaves, leaves->leaf_count,
-                                             sizeof(*leaves->leaves), mr_u32_compare);
+    return mr_search(&oid, leaves->leaves, leaves->leaf_count, sizeof(*leaves->leaves),
+                     mr_u32_compare);
 }
 
 static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result, uint32_t row)
