@@ -11,9 +11,20 @@ function(millrace_look_for_send_now include)
     endif()
 endfunction()
 
+# What it compresses with, of which librdkafka tells nothing: src/sink/kafka/kafka_size.c. Without it, each message that is too large
+# for its topic costs a session, where sink.kafka.compression is not "none".
+function(millrace_look_for_codecs)
+    pkg_check_modules(CODECS IMPORTED_TARGET liblz4 libzstd zlib)
+    if(CODECS_FOUND)
+        target_compile_definitions(PkgConfig::RDKAFKA INTERFACE MILLRACE_CODECS)
+        target_link_libraries(PkgConfig::RDKAFKA INTERFACE PkgConfig::CODECS)
+    endif()
+endfunction()
+
 if(MILLRACE_LIBRDKAFKA STREQUAL "system")
     pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.4)
     millrace_look_for_send_now(${RDKAFKA_INCLUDEDIR})
+    millrace_look_for_codecs()
     return()
 endif()
 
@@ -35,6 +46,7 @@ if(MILLRACE_SANITIZE MATCHES thread)
     # It is not built with the sanitizer, which is told so by the library's name (tests/tsan.supp).
     target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.so)
     set(CMAKE_BUILD_RPATH ${folder}/lib)
+    millrace_look_for_codecs()
 else()
     # What compresses is hot, and stripped where it is shared.
     find_library(LZ4_ARCHIVE liblz4.a REQUIRED)
@@ -42,4 +54,5 @@ else()
     pkg_check_modules(RDKAFKA_NEEDS REQUIRED IMPORTED_TARGET libsasl2 libssl libcrypto zlib libcurl)
     target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.a ${LZ4_ARCHIVE} ${ZSTD_ARCHIVE}
                           PkgConfig::RDKAFKA_NEEDS m dl Threads::Threads)
+    target_compile_definitions(PkgConfig::RDKAFKA INTERFACE MILLRACE_CODECS)
 endif()

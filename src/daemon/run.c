@@ -277,6 +277,10 @@ static void app_wire(struct app *app)
         app->config->encode.schemas = app->schemas;
         app->registry = mr_registry_new(&app->config->registry, app->schemas);
     }
+    if (app->config->sink_kind == MR_SINK_KAFKA) {
+        app->config->encode.is_more = mr_kafka_is_more;
+        app->config->encode.sink = &app->config->kafka;
+    }
     reserve_topics(app);
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     companions_wire(app);

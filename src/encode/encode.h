@@ -239,7 +239,12 @@ struct mr_encode_options {
     size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
-    size_t record_bytes_max;                /* of a key and its value; 0: no limit */
+    size_t record_bytes_max; /* of a key and its value; 0: no limit */
+    /* Whether the sink counts the record as more than `bytes_max` as it is, and as `sent` or more
+     * as it would send it, alone. Any thread; `sink` is its context. NULL: no record is. */
+    bool (*is_more)(const void *sink, const struct mr_record *record, size_t bytes_max,
+                    size_t sent);
+    const void *sink;
     const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
     const char *transaction_topic;          /* where transactions are told; NULL: nowhere */
     const char *heartbeat_topic;            /* where heartbeats are; NULL: nowhere */

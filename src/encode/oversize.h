@@ -44,6 +44,7 @@ struct mr_oversizer {
     size_t limit;                   /* of a record as it comes; SIZE_MAX: none */
     size_t placed_limit;            /* of one that takes its place */
     struct mr_refused_list refused; /* of the sessions before */
+    size_t topic_takes;             /* so much, and the item at hand is more; 0: it is not known */
     _Atomic uint64_t *counts;       /* by policy; the flow's */
     int64_t logged_ns;              /* when the log had a line last */
     uint64_t unlogged;              /* items since */
@@ -65,6 +66,7 @@ bool mr_oversizer_no_block(struct mr_oversizer *oversizer, const struct mr_item 
 static inline void mr_oversizer_next(struct mr_oversizer *oversizer)
 {
     oversizer->way = MR_ITEM_AS_IT_IS;
+    oversizer->topic_takes = 0;
 }
 
 /* What was encoded is in a batch: something in the item's place is counted, and logged once a

@@ -158,6 +158,21 @@ static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record 
     return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;
 }
 
+/* Whether the topic has refused such records. Those that do not yield are looked at one by one
+ * (were_refused), for a person has to decide about them. */
+static bool is_more_than_topic_takes(struct mr_oversizer *oversizer, const struct mr_record *record)
+{
+    const struct mr_encode_options *options = mr_encoder_options(oversizer->encoder);
+    size_t sent = mr_topic_refuses_sent(record->topic, record->position.commit_lsn, mr_wall_ns());
+    size_t most = atomic_load(&record->topic->bytes_max);
+    if (sent == 0 || options->is_more == NULL ||
+        !options->is_more(options->sink, record, most, sent)) {
+        return false;
+    }
+    oversizer->topic_takes = most;
+    return true;
+}
+
 /* Whether the policy is for this item. One comparison a record, and another one an item; as long as
  * refused records come again, a search. A record of our own may have the position of a record that
  * was refused. */
@@ -167,6 +182,9 @@ static bool applies(struct mr_oversizer *oversizer, const struct mr_item *item,
     for (uint32_t i = 0; i < count; i++) {
         if (MR_UNLIKELY(mr_record_bytes(&records[i]) > oversizer->limit)) {
             return item->kind != MR_ITEM_RECORD;
+        }
+        if (MR_UNLIKELY(records[i].yields) && is_more_than_topic_takes(oversizer, &records[i])) {
+            return true;
         }
     }
     return MR_UNLIKELY(oversizer->refused.count + oversizer->refused.copied_from > 0) &&
@@ -183,7 +201,9 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
     if (made.bytes > oversizer->limit) {
         made.reason = "message_max";
     }
-    size_t refused = refused_bytes(oversizer, item_position(item), made.bytes);
+    size_t refused = oversizer->topic_takes != 0
+                         ? oversizer->topic_takes
+                         : refused_bytes(oversizer, item_position(item), made.bytes);
     if (refused != 0) {
         made.reason = "refused";
         made.limit = refused / 2 < made.limit ? refused / 2 : made.limit;

@@ -84,6 +84,58 @@ bool mr_topic_refuses_time(const struct mr_topic *topic, mr_lsn lsn, int64_t off
     return batch_refuses(topic, lsn, now_ns) && least_ms != 0 && off_ms >= least_ms;
 }
 
+size_t mr_topic_refuses_sent(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns)
+{
+    size_t from = atomic_load_explicit(&topic->refuses.sent, memory_order_relaxed);
+    return from != 0 && batch_refuses(topic, lsn, now_ns) ? from : 0;
+}
+
+static void begin_refusing(struct mr_topic *topic, mr_lsn lsn, int64_t now_ns)
+{
+    struct mr_topic_refuses *own = &topic->refuses;
+    if (!batch_refuses(topic, lsn, now_ns)) {
+        atomic_store(&own->keyless, false);
+        atomic_store(&own->off_ms, 0);
+        atomic_store(&own->sent, 0);
+    }
+    atomic_store(&own->until_ns, now_ns + REFUSES_NS);
+    atomic_store(&own->lsn, lsn > own->lsn ? lsn : own->lsn);
+}
+
+/* Where nothing else is known: what a record has when it is sent is only nearly known before. */
+static size_t surely_more(size_t bytes_max)
+{
+    return bytes_max + bytes_max / 64 + 64;
+}
+
+/* One refused record after the other, a byte smaller each, would cost a session each. */
+static size_t lowered_to(size_t known, size_t bytes_max, size_t sent)
+{
+    if (sent > bytes_max) {
+        return bytes_max + 1;
+    }
+    return known > bytes_max || sent < known / 4 * 3 ? sent : known / 4 * 3;
+}
+
+bool mr_topic_refuse_bytes(const struct mr_topic *topic, mr_lsn lsn, size_t bytes_max, size_t sent,
+                           int64_t now_ns)
+{
+    struct mr_topic *own = (struct mr_topic *)(uintptr_t)topic;
+    size_t known = mr_topic_refuses_sent(topic, lsn, now_ns);
+    size_t from = known == 0 ? surely_more(bytes_max) : known;
+    bool is_less = sent != 0 && sent < from;
+    if (known != 0 && !is_less && bytes_max >= atomic_load(&own->bytes_max)) {
+        return false;
+    }
+    begin_refusing(own, lsn, now_ns);
+    if (is_less) {
+        from = known == 0 ? sent : lowered_to(known, bytes_max, sent);
+    }
+    atomic_store(&own->refuses.sent, from);
+    atomic_store(&own->bytes_max, bytes_max);
+    return true;
+}
+
 bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, int64_t now_ns)
 {
     struct mr_topic_refuses *own = &((struct mr_topic *)(uintptr_t)topic)->refuses;
@@ -91,18 +143,13 @@ bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, i
                     : mr_topic_refuses_time(topic, lsn, off_ms, now_ns)) {
         return false;
     }
-    if (!batch_refuses(topic, lsn, now_ns)) {
-        atomic_store(&own->keyless, false);
-        atomic_store(&own->off_ms, 0);
-    }
+    begin_refusing((struct mr_topic *)(uintptr_t)topic, lsn, now_ns);
     if (off_ms == 0) {
         atomic_store(&own->keyless, true);
     } else {
         /* One after the other, in the order of time, would cost a session each. */
         atomic_store(&own->off_ms, atomic_load(&own->off_ms) == 0 ? off_ms : 1);
     }
-    atomic_store(&own->until_ns, now_ns + REFUSES_NS);
-    atomic_store(&own->lsn, lsn > own->lsn ? lsn : own->lsn);
     return true;
 }
 

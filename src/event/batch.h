@@ -28,6 +28,7 @@ struct mr_topic_refuses {
     _Atomic int64_t until_ns;
     _Atomic bool keyless;
     _Atomic int64_t off_ms; /* times of their own this far from the commit's; 0: it takes all */
+    _Atomic size_t sent;    /* more than bytes_max, and so many as they are sent; 0: it takes all */
 };
 
 /* A destination. One object a name, alive until the end of the process; `index` counts from 0. */
@@ -37,6 +38,7 @@ struct mr_topic {
     bool by_value; /* a value in a row named it */
     uint32_t index;
     _Atomic int32_t partitions; /* as the sink knows in this session; 0: not known */
+    _Atomic size_t bytes_max;   /* as it said last, when it had refused more; 0: not known */
     struct mr_topic_refuses refuses;
 };
 
@@ -68,10 +70,19 @@ const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
  * and the record came all the same. Sink thread; wall clock. */
 bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, int64_t now_ns);
 
+/* The same for a record, or several in one request, of more bytes than the `bytes_max` that the
+ * topic says it takes. `sent`: the bytes of that record as it was sent, compressed; 0: it is not
+ * known which it was. */
+bool mr_topic_refuse_bytes(const struct mr_topic *topic, mr_lsn lsn, size_t bytes_max, size_t sent,
+                           int64_t now_ns);
+
 /* Whether it is known to refuse such a record. */
 bool mr_topic_refuses_keyless(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns);
 bool mr_topic_refuses_time(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms,
                            int64_t now_ns);
+/* From how many bytes on, as it is sent, it refuses one that is more than bytes_max; 0: from
+ * none. */
+size_t mr_topic_refuses_sent(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns);
 
 /* The sink thread sets it, any reads it. */
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);

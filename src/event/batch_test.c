@@ -242,9 +242,41 @@ static void test_topic_refuses(void **state)
     assert_false(mr_topic_refuses_time(&topic, 9, 2000, later_ns));
 }
 
+/* What is more than a topic says it takes is refused where it does not fit as it is sent either; of
+ * what the topic takes less than it says, a few refusals tell. */
+static void test_topic_refuses_bytes(void **state)
+{
+    (void)state;
+    struct mr_topic topic = {.name = (char *)"t"};
+    const int64_t now_ns = INT64_C(1000000000000), later_ns = now_ns + INT64_C(61000000000);
+    assert_int_equal(mr_topic_refuses_sent(&topic, 5, now_ns), 0);
+    assert_true(mr_topic_refuse_bytes(&topic, 5, 6400, 0, now_ns)); /* one of several */
+    assert_int_equal(topic.bytes_max, 6400);
+    assert_int_equal(mr_topic_refuses_sent(&topic, 6, now_ns), 6400 + 100 + 64);
+    assert_false(mr_topic_refuse_bytes(&topic, 6, 6400, 0, now_ns));
+    assert_false(mr_topic_refuse_bytes(&topic, 6, 6400, 9000, now_ns)); /* it came all the same */
+    assert_true(mr_topic_refuse_bytes(&topic, 6, 6400, 6500, now_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 6, now_ns), 6401);
+    assert_true(mr_topic_refuse_bytes(&topic, 6, 6400, 6000, now_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 6, now_ns), 6000);
+    assert_true(mr_topic_refuse_bytes(&topic, 6, 6400, 5999, now_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 6, now_ns), 4500);
+    assert_true(mr_topic_refuse_bytes(&topic, 6, 3000, 0, now_ns)); /* it takes less by now */
+    assert_int_equal(topic.bytes_max, 3000);
+    assert_false(mr_topic_refuses_keyless(&topic, 6, now_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 7, later_ns), 0);
+    assert_int_equal(mr_topic_refuses_sent(&topic, 6, later_ns), 4500); /* the same again */
+    assert_true(mr_topic_refuse_bytes(&topic, 7, 6400, 7000, later_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 8, later_ns), 6564);
+    assert_int_equal(topic.bytes_max, 6400);
+    assert_true(mr_topic_refuse(&topic, 9, 0, later_ns));
+    assert_int_equal(mr_topic_refuses_sent(&topic, 9, later_ns), 6564);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topic_refuses_bytes),
         cmocka_unit_test(test_topic_refuses),
         cmocka_unit_test(test_topic_of_one_table),
         cmocka_unit_test(test_batch_bytes_and_records_meet),

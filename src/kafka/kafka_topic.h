@@ -23,6 +23,17 @@ void mr_kafka_setting(rd_kafka_t *client, rd_kafka_ResourceType_t type, const ch
                       const char *setting, char *ret_value, size_t size, char *ret_reason,
                       size_t reason_size);
 
+/* What a topic's configuration says of the records that it takes. */
+struct mr_kafka_bounds {
+    bool is_known;             /* else the broker does not say, or not to this user */
+    bool is_compacted;         /* so it takes none without a key */
+    size_t bytes_max;          /* of a batch of records as it is sent; 0: not known */
+    int64_t past_ms, ahead_ms; /* how far a record's time may be from the broker's */
+};
+
+/* Waits for the answer. */
+struct mr_kafka_bounds mr_kafka_topic_bounds(rd_kafka_t *client, const char *topic);
+
 /* The topic's `cleanup.policy`. */
 static inline void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy,
                                          size_t size, char *ret_reason, size_t reason_size)

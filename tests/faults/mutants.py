@@ -28,7 +28,7 @@ class Mutant:
 INTAKE, EVENTS = "src/flow/intake.c", "src/flow/intake_events.c"
 CONFIRM, SESSION = "src/flow/intake_confirm.c", "src/flow/intake_session.c"
 DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
-KAFKA = "src/sink/kafka/kafka.c"
+KAFKA, REFUSAL = "src/sink/kafka/kafka.c", "src/sink/kafka/kafka_refusal.c"
 VERIFY = "src/verify/"
 RESELECTED = "src/postgres/server/pg_reselect.c"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
@@ -296,6 +296,14 @@ MUTANTS = [
     Mutant("gives up before all that was half ended is sent again", DELIVERY, "mr_position_compare(up_to, delivery->sent) <= 0 ||", "true ||", "unit stored_position_test"),
     Mutant("what was committed and went is not given up first", DELIVERY, "        sink->half_ended = delivery->committed;\n", "        sink->is_half_ended = false;\n",
            "unit stored_position_test"),
+    Mutant("any refused message without a key makes its topic a compacted one", REFUSAL, "refusal->said != NULL &&", "true ||", "unit kafka_session_test"),
+    Mutant("what a topic takes is not learned", REFUSAL, "    if (most == 0 ||", "    if (true ||", "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
+    Mutant("requests are larger than their topic takes", "src/sink/kafka/kafka_send.c", "taken <= REQUEST_HEAD_BYTES || taken > most ? most", "true ? most",
+           "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
+    Mutant("messages that fit once they are compressed are dropped", "src/sink/kafka/kafka_size.c", 'strcmp(own->compression, "none") == 0 ||', "true ||",
+           "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
+    Mutant("a message that its topic just takes is dropped", "src/sink/kafka/kafka_size.c", "mr_kafka_plain_size(options, record) <= bytes_max", "mr_kafka_plain_size(options, record) < bytes_max",
+           "test_refused.py::test_a_message_as_large_as_its_topic_takes"),
     Mutant("goes away inside a transaction", "src/sink/kafka/kafka_transaction.c", "rd_kafka_abort_transaction(kafka->producer, ABANDON_MS)", "NULL",
            "unit kafka_session_test"),
     Mutant("looks for the position among what is committed", "src/kafka/kafka_conf.c",

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_threads.h"
@@ -13,8 +12,7 @@
 
 enum {
     POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
-    BATCH_BYTES_MIN = 1024,
-    PRODUCE = 0, /* Kafka's number of the request */
+    PRODUCE = 0,             /* Kafka's number of the request */
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -92,100 +90,6 @@ bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
     kafka->failure = failure;
     kafka->failure_follows = !is_known && only_follows(err);
     return true;
-}
-
-/* 0: it has none. */
-static int64_t own_time_ms(const struct mr_record *record)
-{
-    return mr_headers_place(mr_record_headers(record)).time_ms;
-}
-
-/* How far that is from its commit's, where it is why the record was refused; 0: it is not. */
-static int64_t time_off_ms(rd_kafka_resp_err_t err, const struct mr_record *record)
-{
-    int64_t own_ms = own_time_ms(record);
-    bool is_why = err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP && own_ms != 0;
-    return is_why ? llabs(own_ms - record->commit_time_us / 1000) : 0;
-}
-
-/* One of the past is told apart from one of the future, which a wrong clock makes. */
-static void explain_age(struct mr_kafka_sink *kafka, const struct mr_record *record)
-{
-    int64_t own_ms = own_time_ms(record);
-    int64_t at_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
-    int64_t age_s = (mr_wall_ns() / 1000000 - at_ms) / 1000;
-    if (age_s > 0) {
-        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
-                     "Kafka topic \"%s\" takes no record that is %lld s old; raise its "
-                     "message.timestamp.before.max.ms (25 hours are always enough), or set its "
-                     "message.timestamp.type to LogAppendTime",
-                     record->topic->name, (long long)age_s);
-    }
-}
-
-mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
-                                 const struct mr_record *record, const char *besides,
-                                 struct mr_error *ret_error)
-{
-    kafka->base.refusal =
-        (struct mr_sink_refusal){.position = record->position,
-                                 .bytes = (size_t)record->key_len + record->value_len,
-                                 .yields = record->yields};
-    mr_slice key = {.data = record->key, .len = record->key_len};
-    return mr_fail(
-        ret_error, MR_ERR_POISON,
-        "%s; a record of %zu bytes, whose key has SHA-256 %s…, of change %llu of the transaction "
-        "that commits "
-        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
-        why, kafka->base.refusal.bytes, mr_sha256_short(key).text,
-        (unsigned long long)record->position.ordinal, MR_LSN_ARGS(record->position.commit_lsn),
-        besides, MR_LSN_ARGS(record->position.commit_lsn));
-}
-
-void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
-                             const struct mr_record *record, bool alone)
-{
-    int64_t off_ms = time_off_ms(err, record);
-    bool is_cause = mr_kafka_session_fail(kafka, err, record->topic->name, text);
-    /* A transaction that fails with such a record may have said so before it. */
-    bool is_time = off_ms != 0 && kafka->session == MR_KAFKA_FAILED &&
-                   kafka->failure.status == MR_ERR_TRANSIENT;
-    if (!is_cause && !is_time) {
-        return;
-    }
-    if (err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
-        explain_age(kafka, record);
-    }
-    if (is_time &&
-        mr_topic_refuse(record->topic, record->position.commit_lsn, off_ms, mr_wall_ns())) {
-        kafka->session = MR_KAFKA_REFUSED;
-        kafka->failure.status = MR_ERR_POISON;
-        kafka->base.refusal =
-            (struct mr_sink_refusal){.position = record->position, .is_known = true};
-        return;
-    }
-    if (kafka->failure.status != MR_ERR_POISON) {
-        return;
-    }
-    kafka->session = MR_KAFKA_REFUSED;
-    bool too_large = err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-    if (too_large && !alone && kafka->far.near > BATCH_BYTES_MIN) {
-        mr_far_refused(&kafka->far);
-        mr_error_set(
-            &kafka->failure, MR_ERR_TRANSIENT,
-            "Kafka topic \"%s\" takes no requests as large as they are (compressed, by its "
-            "max.message.bytes); going on with %zu bytes before compression; raise that, "
-            "or lower sink.kafka.batch_size or message_max",
-            record->topic->name, kafka->far.near);
-        return;
-    }
-    struct mr_error plain = kafka->failure;
-    mr_kafka_refuse_record(kafka, plain.text, record, alone ? "" : " or one sent with it",
-                           &kafka->failure);
-    kafka->base.refusal.too_large = too_large;
-    kafka->base.refusal.is_known =
-        err == RD_KAFKA_RESP_ERR_INVALID_RECORD && record->yields && record->key == NULL &&
-        mr_topic_refuse(record->topic, record->position.commit_lsn, 0, mr_wall_ns());
 }
 
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error)
@@ -321,6 +225,7 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     MR_ASSERT(sink->owner.done != NULL);
     kafka->session = MR_KAFKA_SERVES;
     kafka->base.refusal = (struct mr_sink_refusal){0};
+    kafka->asked = NULL;
     kafka->send_at = 0;
     kafka->store = MR_KAFKA_STORE_NONE;
     free(kafka->state);

@@ -38,7 +38,12 @@ static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t 
     if (record == NULL) {
         mr_kafka_session_fail(kafka, err, rd_kafka_topic_name(message->rkt), text);
     } else {
-        mr_kafka_session_refuse(kafka, err, text, record, alone);
+        mr_kafka_session_refuse(
+            kafka, (struct mr_kafka_refusal){.record = record,
+                                             .err = err,
+                                             .text = text,
+                                             .said = rd_kafka_message_produce_errstr(message),
+                                             .alone = alone});
     }
 }
 

@@ -4,6 +4,8 @@
  *   kafka.c              sessions, the stored position, what the sink tells of itself
  *   kafka_send.c         records on their way to librdkafka
  *   kafka_events.c       what librdkafka answers: reports, errors, statistics, or nothing
+ *   kafka_refusal.c      a record that was refused: why, and what follows
+ *   kafka_size.c         what a record takes, as a broker counts it
  *   kafka_ids.c          whether topics are still those that were sent to
  *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended
  *
@@ -16,6 +18,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "kafka/kafka_state.h"
+#include "kafka/kafka_topic.h"
 #include "sink/kafka/kafka.h"
 #include "sink/kafka/kafka_far.h"
 #include "sink/kafka/kafka_spread.h"
@@ -100,8 +103,10 @@ struct mr_kafka_sink {
     rd_kafka_t *producer; /* NULL: no session is open */
     rd_kafka_queue_t *events;
     enum mr_kafka_session session;
-    struct mr_error failure; /* of a session that serves no more */
-    bool failure_follows;    /* from another, which is not known yet */
+    struct mr_error failure;       /* of a session that serves no more */
+    bool failure_follows;          /* from another, which is not known yet */
+    const struct mr_topic *asked;  /* what a refusal of this session was about; NULL: none yet */
+    struct mr_kafka_bounds bounds; /* of that topic */
     struct mr_kafka_topics topics;
     struct mr_kafka_ready ready;
     uint32_t send_at; /* records of the batch at hand that are in queues already */
@@ -130,10 +135,20 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
                                  const struct mr_record *record, const char *besides,
                                  struct mr_error *ret_error);
 
-/* A record that Kafka refused: which one it was, and what that means for the next session. `alone`:
- * its request held no other. */
-void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
-                             const struct mr_record *record, bool alone);
+/* A record that Kafka refused. */
+struct mr_kafka_refusal {
+    const struct mr_record *record;
+    rd_kafka_resp_err_t err;
+    const char *text; /* librdkafka's, of that code */
+    const char *said; /* the broker's; NULL: nothing */
+    bool alone;       /* its request held no other */
+};
+
+/* What that means for the next session. */
+void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, struct mr_kafka_refusal refusal);
+
+/* The time that the record is sent with, in milliseconds since 1970. */
+int64_t mr_kafka_time_ms(const struct mr_record *record);
 
 /* MR_OK while the session serves; else what it ended with. */
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error);

@@ -11,6 +11,7 @@ enum {
     /* Of a request: a record's own lengths at their longest, and our three headers. */
     RECORD_WIRE_BYTES = 32,
     HEADERS_WIRE_BYTES = 90,
+    REQUEST_HEAD_BYTES = 64, /* more than a batch of records has, as a broker counts it */
     FILL_US = 4000, /* less than linger.ms (kafka_conf.c), and half of it with exactly-once */
     LATE_RECORDS = 64,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
@@ -49,7 +50,7 @@ static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct
  * (pg_replication_origin_xact_setup), or of long ago, the record has the time it came, or that of
  * the day before. A whole day, since this machine's clock may be the one that is wrong: one that is
  * a day ahead must not make every record one of the future. */
-static int64_t timestamp_ms(const struct mr_record *record)
+int64_t mr_kafka_time_ms(const struct mr_record *record)
 {
     int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
     int64_t commit_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
@@ -78,7 +79,7 @@ static mr_status kafka_send_produce(struct mr_kafka_sink *kafka, struct mr_kafka
         {.vtype = RD_KAFKA_VTYPE_KEY,
          .u.mem = {.ptr = (void *)(uintptr_t)record->key, .size = record->key_len}},
         {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = record},
-        {.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = timestamp_ms(record)},
+        {.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = mr_kafka_time_ms(record)},
     };
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
@@ -96,7 +97,11 @@ static mr_status kafka_send_produce(struct mr_kafka_sink *kafka, struct mr_kafka
     }
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        mr_kafka_session_refuse(kafka, code, rd_kafka_error_string(error), record, true);
+        mr_kafka_session_refuse(kafka,
+                                (struct mr_kafka_refusal){.record = record,
+                                                          .err = code,
+                                                          .text = rd_kafka_error_string(error),
+                                                          .alone = true});
     }
     rd_kafka_error_destroy(error);
     /* The reports that are there may know the cause. */
@@ -108,6 +113,16 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
 {
     size_t headers = kafka->options.headers ? HEADERS_WIRE_BYTES : 0;
     return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
+}
+
+/* Bytes of a request of the queue, before compression. A topic that refused one as too large gets
+ * none that is more than it takes; a record adds less than wire_bytes says. */
+static size_t request_bytes(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
+{
+    const struct mr_topic *topic = rd_kafka_topic_opaque(queue->handle);
+    size_t most = mr_far_bytes(&kafka->far);
+    size_t taken = atomic_load_explicit(&topic->bytes_max, memory_order_relaxed);
+    return taken <= REQUEST_HEAD_BYTES || taken > most ? most : taken - REQUEST_HEAD_BYTES;
 }
 
 /* librdkafka sends by itself what is there when linger.ms of the first record is over; what came
@@ -126,18 +141,18 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
 {
     mr_status status = MR_OK;
     size_t bytes = 0;
-    size_t most_bytes = mr_far_bytes(&kafka->far);
+    size_t most_bytes = request_bytes(kafka, queue);
     uint32_t most = MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
     MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
-    queue->full = false;
+    bool is_full = false;
     queue->handed_ns = mr_monotonic_ns();
     while (queue->first != NULL && queue->in_flight < most) {
         struct mr_record *record = queue->first;
         struct mr_record *next = record->next;
         size_t record_bytes = wire_bytes(kafka, record);
         bytes += record_bytes;
-        queue->full = queue->in_flight > 0 && bytes > most_bytes;
-        if (queue->full || (bytes > kafka->far.near && is_late(kafka, queue))) {
+        is_full = queue->in_flight > 0 && bytes > most_bytes;
+        if (is_full || (bytes > kafka->far.near && is_late(kafka, queue))) {
             break;
         }
         record->flight = queue; /* in the place of `next` */
@@ -150,6 +165,7 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
         queue->waiting_bytes -= record_bytes;
         queue->in_flight++;
     }
+    queue->full = is_full && most_bytes == mr_far_bytes(&kafka->far);
     queue->last = queue->first == NULL ? &queue->first : queue->last;
     mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(queue->handle),
                          atomic_load_explicit(&queue->partitions, memory_order_relaxed));
@@ -184,7 +200,7 @@ static void set_out(struct mr_kafka_sink *kafka)
  * once, another one once the last was so long ago, unless a transaction ends with it. */
 static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
-    bool is_full = queue->waiting_bytes >= mr_far_bytes(&kafka->far) ||
+    bool is_full = queue->waiting_bytes >= request_bytes(kafka, queue) ||
                    queue->waiting >= MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
     return is_full || kafka->store != MR_KAFKA_STORE_NONE
                ? 0

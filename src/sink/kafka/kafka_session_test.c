@@ -54,9 +54,8 @@ static mr_status kafka_session_test_serve(struct fixture *fixture)
     return fixture->sink->ops->poll(fixture->sink, &error);
 }
 
-static struct mr_batch *kafka_session_test_send_batch(struct fixture *fixture, int count)
+static void kafka_session_test_send(struct fixture *fixture, struct mr_batch *batch)
 {
-    struct mr_batch *batch = kafka_session_test_make_batch(fixture, count);
     struct mr_error error = {0};
     mr_status status;
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
@@ -65,6 +64,12 @@ static struct mr_batch *kafka_session_test_send_batch(struct fixture *fixture, i
         assert_int_equal(kafka_session_test_serve(fixture), MR_OK);
     }
     assert_int_equal(status, MR_OK);
+}
+
+static struct mr_batch *kafka_session_test_send_batch(struct fixture *fixture, int count)
+{
+    struct mr_batch *batch = kafka_session_test_make_batch(fixture, count);
+    kafka_session_test_send(fixture, batch);
     return batch;
 }
 
@@ -223,9 +228,45 @@ static void test_a_session_that_ends_gives_its_transaction_up(void **state)
     assert_true(has_ended_a_transaction(fixture));
 }
 
+/* The code is that of any fault of a record among several; this broker tells nothing of its topics.
+ * Taken for a compacted one's, it had every message without a key dropped. */
+static void test_a_refused_record_says_nothing_of_its_topic(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_batch *batch = kafka_session_test_make_batch(fixture, 1);
+    struct mr_record *record = mr_batch_own_record(batch, 0);
+    record->yields = true;
+    record->position.commit_lsn = 7;
+    rd_kafka_mock_push_request_errors(fixture->brokers, PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    kafka_session_test_send(fixture, batch);
+    assert_int_equal(serve_until(fixture, 1), MR_ERR_POISON);
+    assert_int_equal(fixture->sink->refusal.position.commit_lsn, 7);
+    assert_false(fixture->sink->refusal.is_known);
+    assert_false(mr_topic_refuses_keyless(record->topic, 7, mr_wall_ns()));
+}
+
+/* What the topic takes is not known either: the record alone is. */
+static void test_a_record_too_large_for_a_topic_of_which_nothing_is_known(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_batch *batch = kafka_session_test_make_batch(fixture, 1);
+    mr_batch_own_record(batch, 0)->yields = true;
+    rd_kafka_mock_push_request_errors(fixture->brokers, PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+    kafka_session_test_send(fixture, batch);
+    assert_int_equal(serve_until(fixture, 1), MR_ERR_POISON);
+    assert_true(fixture->sink->refusal.too_large && !fixture->sink->refusal.is_known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_refused_record_says_nothing_of_its_topic,
+                                        kafka_session_test_setup, kafka_session_test_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_record_too_large_for_a_topic_of_which_nothing_is_known, kafka_session_test_setup,
+            kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_request_waits_for_the_one_before,
                                         kafka_session_test_setup, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none,
