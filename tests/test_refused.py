@@ -66,7 +66,7 @@ def assert_in_order(numbers, expected, delivery):
 def test_no_good_message_goes_with_one_of_another_time(database, millrace, delivery, waits):
     """Without keys, in a topic that is not compacted: it was taken for one, because the time of one was refused."""
     outbox = Outbox(database, millrace, delivery, {"message.timestamp.before.max.ms": "3600000"})
-    count = 600
+    count = 2000
     messages = [{"payload": str(i), "ts": "2020-01-01T00:00:00Z" if i % 2 else None} for i in range(count)]
     if waits:
         assert outbox.process.stop() == 0

@@ -26,8 +26,8 @@ static mr_status members_take(void *context, const struct mr_pg_result *row,
     mr_text_format(&name, "%s.%s", schema, table);
     /* 32 bits of it: so many are stored. */
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, name.data, name.len) & UINT32_MAX;
-    bool was_there =
-        mr_search(&hash, members->names, asking->sorted, sizeof(hash), mr_u64_compare) != NULL;
+    bool was_there = asking->sorted > 0 && bsearch(&hash, members->names, asking->sorted,
+                                                   sizeof(hash), mr_u64_compare) != NULL;
     asking->last = oid > asking->last ? oid : asking->last;
     if (!was_there) {
         MR_GROW(members->names, members->room, members->count + 1);
