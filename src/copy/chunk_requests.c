@@ -805,6 +805,7 @@ void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
 {
     MR_HOLD(&requests->lock);
     requests->wish = requests->wish == MR_WISH_TOLD ? MR_WISH_STORED : requests->wish;
+    requests->gap_safe = requests->gap_given;
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         bool ends =
             one->end == MR_REQUEST_END_TOLD || (!requests->stores && one->asked.place.settled);

@@ -77,7 +77,9 @@ struct mr_chunk_requests {
     struct mr_chunks_done done; /* of all requests */
     struct cJSON *gap;  /* the section of that name; NULL: the stream has left nothing out */
     bool gap_is_copied; /* it is settled once the stream is stored as begun */
-    mr_lsn gap_told;    /* the end of the one that was logged */
+    mr_lsn gap_told;    /* the end of the one that was logged, */
+    mr_lsn gap_given;   /* that the record has which is being stored, */
+    mr_lsn gap_safe;    /* and that is stored; 0: none */
 };
 
 /* Where the stream went on last without what was in between (gap.c):
@@ -93,6 +95,13 @@ bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn from, mr_lsn to,
                                 bool is_new, bool is_copied);
+
+/* The end of the gap that is stored; 0: none is. */
+mr_lsn mr_chunk_requests_gap_stored(struct mr_chunk_requests *requests);
+
+/* No gap that ends there would be lost with this process: it is stored, or there is none, or
+ * nothing is stored at all. */
+bool mr_chunk_requests_gap_is_safe(struct mr_chunk_requests *requests, mr_lsn to);
 
 /* With the lock: so many rows of the table were mended. */
 void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_t rows);

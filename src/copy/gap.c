@@ -124,6 +124,18 @@ void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
     requests->gap_is_copied = is_copied;
 }
 
+mr_lsn mr_chunk_requests_gap_stored(struct mr_chunk_requests *requests)
+{
+    MR_HOLD(&requests->lock);
+    return requests->gap_safe;
+}
+
+bool mr_chunk_requests_gap_is_safe(struct mr_chunk_requests *requests, mr_lsn to)
+{
+    MR_HOLD(&requests->lock);
+    return !requests->stores || requests->gap_safe == to || gap_lsn_of(requests->gap, "to") != to;
+}
+
 /* Whether the record has room for one more name. */
 static bool has_room(const struct mr_chunk_requests *requests, const cJSON *tables,
                      const char *table)
@@ -172,6 +184,7 @@ void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests, struct mr_che
         gap_settle(requests->gap, "everything"); /* the record that says so ends the copy, too */
         requests->gap_is_copied = false;
     }
+    requests->gap_given = gap.to;
     char *text = requests->gap == NULL ? NULL : cJSON_PrintUnformatted(requests->gap);
     pthread_mutex_unlock(&requests->lock);
     if (is_copied) {
@@ -192,6 +205,7 @@ void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
     const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
     cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
     pthread_mutex_lock(&requests->lock);
+    requests->gap_safe = gap_lsn_of(gap, "to");
     bool is_stored = requests->wish == MR_WISH_STORED &&
                      gap_lsn_of(gap, "to") == gap_lsn_of(requests->gap, "to");
     if (gap != NULL && (is_stored || gap_lsn_of(gap, "to") > gap_lsn_of(requests->gap, "to"))) {

@@ -55,13 +55,14 @@ static mr_status find_gap(const struct mr_pg_server *server, const struct mr_che
 }
 
 static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoint *known,
-                           int stop_fd, struct mr_identity *ret_identity,
+                           mr_lsn gap_stored, int stop_fd, struct mr_identity *ret_identity,
                            struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
     struct mr_pg_stream_state state = mr_pg_source_state(server->source, known);
     struct mr_error gap = {0};
+    state.gap_stored = gap_stored;
     if (state.is_known && mr_pg_mends_gap(options->copies)) {
         MR_TRY(find_gap(server, known, &gap, ret_error));
         state.gap = gap.status == MR_OK ? NULL : gap.text;
@@ -86,14 +87,14 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
 }
 
 static mr_status server_begin(void *context, const struct mr_checkpoint *known,
-                              const struct mr_copy_stored *resumed, int stop_fd,
+                              const struct mr_copy_stored *resumed, mr_lsn gap_stored, int stop_fd,
                               struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
                               struct mr_error *ret_error)
 {
     struct mr_pg_server *server = context;
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     MR_ASSERT(mr_pg_source_conn(server->source) != NULL && server->keeper == NULL);
-    MR_TRY(make_slot(server, known, stop_fd, ret_identity, ret_error));
+    MR_TRY(make_slot(server, known, gap_stored, stop_fd, ret_identity, ret_error));
     if (server->slot.attempt == 0) {
         *ret_copy = NULL;
         return MR_OK;
@@ -101,8 +102,6 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     MR_TRY(mr_pg_copying_connect_home(options, mr_pg_source_home(server->source), stop_fd,
                                       &server->keeper, ret_error));
     MR_TRY(mr_pg_begin_in_snapshot(server->keeper, server->slot.snapshot, ret_error));
-    MR_TRY(
-        mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, ret_error));
     struct mr_pg_catalog *catalog;
     MR_TRY(mr_pg_source_read_catalog(server->source, server->keeper, stop_fd, &catalog, ret_error));
     const struct mr_copy moment = {
@@ -114,6 +113,13 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
         .resumed = pg_server_is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
     return mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_copy, ret_error);
+}
+
+static mr_status server_let_go(void *context, struct mr_error *ret_error)
+{
+    const struct mr_pg_server *server = context;
+    return mr_pg_drop_replaced(mr_pg_source_conn(server->source),
+                               mr_pg_source_options(server->source), &server->slot, ret_error);
 }
 
 static mr_status server_look(void *context, struct mr_error *ret_error)
@@ -160,6 +166,7 @@ static struct mr_chunk_reader *server_chunks_new(void *context, int stop_fd)
 const struct mr_copy_server *mr_pg_server_new(struct mr_source *source)
 {
     static const struct mr_snapshot_ops snapshot = {.begin = server_begin,
+                                                    .let_go = server_let_go,
                                                     .end = server_end,
                                                     .look = server_look,
                                                     .close = server_close,

@@ -40,12 +40,16 @@ struct mr_copy_reader;
 struct mr_snapshot_ops {
     /* After the source is claimed and before it is opened: sets up all but the stream. `known` says
      * where a stream would go on (NULL: that is not known), `resumed` how far an earlier attempt
-     * was (NULL: there is none), the caller's until `end` or `close`. `*ret_copy`: what is to be
-     * copied, the server's until then; NULL: nothing. Source thread, as all but the readers. */
+     * was (NULL: there is none), the caller's until `end` or `close`, `gap_stored` where the gap
+     * ends that is stored. `*ret_copy`: what is to be copied, the server's until then; NULL:
+     * nothing. Source thread, as all but the readers. */
     mr_status (*begin)(void *context, const struct mr_checkpoint *known,
-                       const struct mr_copy_stored *resumed, int stop_fd,
+                       const struct mr_copy_stored *resumed, mr_lsn gap_stored, int stop_fd,
                        struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
                        struct mr_error *ret_error);
+    /* What the copy takes the place of may go: that something is left out with it would survive a
+     * kill. Once, before `end`. */
+    mr_status (*let_go)(void *context, struct mr_error *ret_error);
     /* All of it is safe. */
     mr_status (*end)(void *context, struct mr_error *ret_error);
     /* Now and then in between: whether the stream will be able to follow. */

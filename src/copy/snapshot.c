@@ -81,6 +81,7 @@ struct copying {
     int64_t begun_ns;
     int64_t told_ns;
     int64_t looked_ns;
+    bool has_let_go; /* of what the copy takes the place of */
 };
 
 static struct mr_snapshot *copy_snapshot_of(const struct mr_companion *companion)
@@ -513,12 +514,26 @@ static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct 
     return server->snapshot->look(server->context, ret_error);
 }
 
+/* Not before it is stored that there is a gap: the next process would find neither what was left
+ * out nor that something was. */
+static mr_status let_go(struct copying *copying, struct mr_error *ret_error)
+{
+    const struct mr_copy_server *server = copying->server;
+    if (copying->has_let_go || !mr_chunk_requests_gap_is_safe(copying->snapshot->requests,
+                                                              copying->copy->lsn)) {
+        return MR_OK;
+    }
+    copying->has_let_go = true;
+    return server->snapshot->let_go(server->context, ret_error);
+}
+
 static mr_status look_around(struct copying *copying, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
     if (mr_port_is_over(copying->port)) {
         return MR_AGAIN;
     }
+    MR_TRY(let_go(copying, ret_error));
     copy_snapshot_tell_progress(copying, now_ns);
     MR_TRY(look_at_source(copying, now_ns, ret_error));
     return mr_port_look_around(copying->port, ROUND_MS, ret_error);
@@ -609,9 +624,13 @@ static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_err
     }
     /* Where the sink keeps a position, it is to have the stream's beginning before the slot gets
      * its name. */
-    return copying->snapshot->options.only
-               ? MR_OK
-               : mr_port_begin_at(copying->port, copying->copy->lsn, ROUND_MS, ret_error);
+    if (!copying->snapshot->options.only) {
+        MR_TRY(mr_port_begin_at(copying->port, copying->copy->lsn, ROUND_MS, ret_error));
+    }
+    while (!copying->has_let_go) { /* the sink's thread is about to say that it is stored */
+        MR_TRY(look_around(copying, ret_error));
+    }
+    return MR_OK;
 }
 
 static void begin_progress(struct copying *copying)
@@ -638,6 +657,7 @@ static void begin_progress(struct copying *copying)
 
 static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
 {
+    MR_TRY(let_go(copying, ret_error));
     MR_TRY(plan_tables(copying, ret_error));
     begin_progress(copying);
     MR_TRY(copy_snapshot_read_rows(copying, ret_error));
@@ -762,8 +782,9 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     struct mr_port *port = snapshot->base.port;
     struct mr_identity identity = {0};
     const struct mr_copy *copy = NULL;
-    MR_TRY(server->snapshot->begin(server->context, known, resumed, port->stop_fd, &identity, &copy,
-                                   ret_error));
+    MR_TRY(server->snapshot->begin(server->context, known, resumed,
+                                   mr_chunk_requests_gap_stored(snapshot->requests), port->stop_fd,
+                                   &identity, &copy, ret_error));
     if (copy == NULL) {
         return MR_OK;
     }

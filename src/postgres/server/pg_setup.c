@@ -338,14 +338,19 @@ static void look_at_what_is_left(struct setup *setup)
 }
 
 /* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one
- * that retains WAL. */
+ * that retains WAL. The old one stays until it is stored what is left out with it, or the next
+ * start would find nothing to tell that by. */
 static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *found)
 {
     const struct mr_pg_source_options *options = setup->options;
     bool drops = mr_pg_slot_exists(setup->facts) && options->copies != MR_COPIES_ONLY;
     if (can_resume(found)) {
+        setup->copy->lsn = mr_pg_result_lsn(found, 0, COPY_LSN);
         look_at_what_is_left(setup);
-        MR_TRY(drops ? drop_slot(setup, options->slot) : MR_OK);
+        bool waits = setup->copy->leaves_out && options->position_is_stored &&
+                     setup->stream.gap_stored != setup->copy->lsn;
+        setup->copy->replaces = drops && waits;
+        MR_TRY(drops && !waits ? drop_slot(setup, options->slot) : MR_OK);
         return resume_copy_slot(setup, found);
     }
     MR_TRY(drop_copy_slots(setup, found, 0)); /* lost, as if they were not there */
@@ -366,6 +371,7 @@ struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stor
         state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
         state.tables_are_known = tables == 0 || tables == mr_pg_tables_mark(options);
     }
+    state.begins = stored == NULL ? 0 : mr_checkpoint_begins(stored);
     return state;
 }
 
@@ -373,6 +379,8 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
                       bool was_begun)
 {
     bool exists = mr_pg_slot_exists(facts);
+    /* The gap that the copy mends is not seen any more once it is stored as begun. */
+    bool goes_on = was_begun && (!exists || state->begins != 0);
     switch (facts->options->copies) {
     case MR_COPIES_NOTHING:
         return false;
@@ -384,10 +392,11 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
     case MR_COPIES_ALWAYS:
         return true;
     case MR_COPIES_WHEN_NEEDED:
-        return state->gap != NULL || mr_pg_slot_is_lost(facts) || (!exists && was_begun) ||
+        return state->gap != NULL || mr_pg_slot_is_lost(facts) || goes_on ||
                (!state->is_known && (!exists || facts->options->position_is_stored));
     case MR_COPIES_ACCEPT_GAP:
-        return (state->is_known && state->gap != NULL) || mr_pg_slot_is_lost(facts);
+        return (state->is_known && state->gap != NULL) || mr_pg_slot_is_lost(facts) ||
+               (exists && goes_on);
     }
     return false;
 }

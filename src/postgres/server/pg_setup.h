@@ -13,6 +13,8 @@ struct mr_pg_stream_state {
     bool tables_are_known; /* and that it had these tables */
     mr_lsn delivered;      /* what ends before is with the sink, and no more; 0: not known */
     const char *gap;       /* why it can't go on there; NULL: nothing is known against it */
+    mr_lsn begins;         /* where it is to begin after a copy that is stored as begun; 0: none */
+    mr_lsn gap_stored;     /* where the gap ends that is stored; 0: none */
 };
 struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
                                                 const struct mr_pg_source_options *options);
@@ -64,8 +66,8 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_copy,
                       bool *ret_adopted, struct mr_error *ret_error);
 
-/* Once the snapshot is somebody's: drops the slot that the copy's replaces. If we die before, the
- * next start does it. */
+/* Once the snapshot is somebody's, and it is stored what the new slot leaves out: drops the slot
+ * that the copy's replaces. If we die before, the next start does it. */
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
