@@ -26,7 +26,7 @@ SYSTEM = {
     "confine": "test_confinement",
     "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
-    "copy": "test_snapshot test_incremental test_moved test_repair test_recover test_signals test_reload test_copying_role test_beginning test_debezium_rows "
+    "copy": "test_snapshot test_left_out test_incremental test_moved test_repair test_recover test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
     "daemon": "test_reload test_operations test_profiler test_limits",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
@@ -43,7 +43,7 @@ SYSTEM = {
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
     "postgres/conn": "test_conditions test_pooler test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
-    "postgres/server": "test_managed test_slot_cost test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_standby_source faults/test_restored_source test_moving faults/test_move",
+    "postgres/server": "test_managed test_slot_cost test_state test_publication test_strangers test_beginning test_left_out faults/test_slot faults/test_failover faults/test_standby_source faults/test_restored_source test_moving faults/test_move",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",

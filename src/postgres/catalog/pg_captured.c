@@ -292,6 +292,16 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     return MR_OK;
 }
 
+bool mr_pg_captured_is_foreign(const struct mr_pg_captured *captured, struct mr_pg_conn *conn,
+                               const struct mr_pg_source_options *options, uint32_t oid)
+{
+    enum mr_pg_capture kind = mr_pg_captured_find(captured, oid);
+    struct look look;
+    return (kind == MR_PG_UNLISTED || kind == MR_PG_UNKNOWN) &&
+           look_at(conn, options, oid, &look, NULL) == MR_OK && look.exists && look.is_settled &&
+           !look.is_renamed;
+}
+
 struct unsettled {
     struct mr_pg_described *tables; /* with strings of their own */
     uint32_t count, room;

@@ -56,6 +56,11 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
 
 /* All of them, as numbers with commas between. */
 void mr_pg_captured_add_oids(const struct mr_pg_captured *captured, struct mr_text *text);
+
+/* Whether a table whose own name is not configured is surely no partition of one of ours, and was
+ * none since the place of options->slot. False also where the server does not say. */
+bool mr_pg_captured_is_foreign(const struct mr_pg_captured *captured, struct mr_pg_conn *conn,
+                               const struct mr_pg_source_options *options, uint32_t oid);
 void mr_pg_captured_done(struct mr_pg_captured *captured);
 
 /* True when the list says nothing certain of the table, which the stream has just described for

@@ -1,5 +1,6 @@
 #include "postgres/server/pg_setup.h"
 
+#include "postgres/server/pg_left.h"
 #include "postgres/server/pg_rules.h"
 
 enum {
@@ -298,30 +299,7 @@ static bool can_resume(const struct mr_pg_result *found)
     return mr_pg_result_rows(found) > 0 && mr_pg_result_true(found, 0, COPY_USABLE);
 }
 
-/* Whether the slot that gives way holds a change that nobody has read; if the server
- * has not found that out within 20 s, it does. Before 15 a transaction without changes counts, too
- * (pgoutput.c, pgoutput_begin_txn). */
-static bool slot_holds_changes(const struct setup *setup)
-{
-    int64_t changes = 1;
-    MR_TEXT(name);
-    mr_sql_add_identifier(&name, setup->options->publication);
-    mr_status status =
-        mr_pg_command(setup->desk, "SET statement_timeout = 20000", MR_PG_ANSWER_MS, NULL);
-    status =
-        MR_THEN(status, mr_pg_ask_number(setup->desk, "what the slot holds", 'n', &changes, NULL,
-                                         "SELECT count(*) FROM pg_logical_slot_peek_binary_changes("
-                                         "%L, NULL, 1, 'proto_version', '1', 'publication_names', "
-                                         "%L%s)",
-                                         setup->options->slot, name.data,
-                                         setup->options->messages ? ", 'messages', 'true'" : ""));
-    mr_status reset =
-        mr_pg_command(setup->desk, "SET statement_timeout = 0", MR_PG_ANSWER_MS, NULL);
-    return status != MR_OK || reset != MR_OK || changes != 0;
-}
-
-/* Before the old slot goes. A commit between this look and the new slot's place is the only one
- * that it misses, and the copy has its rows; so it looks once the new one is there. */
+/* Before the old slot goes, and once the place of the new one is known. */
 static void look_at_what_is_left(struct setup *setup)
 {
     bool exists = mr_pg_slot_exists(setup->facts);
@@ -331,10 +309,11 @@ static void look_at_what_is_left(struct setup *setup)
     if (exists && mr_pg_fact(setup->facts, MR_SLOT_CONFIRMED) != NULL) {
         setup->copy->confirmed = mr_pg_result_lsn(setup->facts->server, 0, MR_SLOT_CONFIRMED);
     }
-    setup->copy->leaves_out = exists
-                                  ? setup->stream.gap != NULL || mr_pg_slot_is_lost(setup->facts) ||
-                                        slot_holds_changes(setup)
-                                  : setup->stream.is_known;
+    setup->copy->leaves_out =
+        exists ? setup->stream.gap != NULL || mr_pg_slot_is_lost(setup->facts) ||
+                     mr_pg_slot_holds_changes(setup->desk, setup->options, &setup->stream.known,
+                                              setup->copy->confirmed, setup->copy->lsn)
+               : setup->stream.is_known;
 }
 
 /* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one
@@ -369,6 +348,7 @@ struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stor
         mr_lsn place = stored->position.commit_lsn;
         uint64_t tables = stored->identity.tables;
         state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
+        state.known = (struct mr_pg_delivered){.end = stored->end_lsn, .last = stored->last};
         state.tables_are_known = tables == 0 || tables == mr_pg_tables_mark(options);
     }
     state.begins = stored == NULL ? 0 : mr_checkpoint_begins(stored);
