@@ -864,6 +864,45 @@ def test_a_row_that_the_topic_refuses(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_a_copied_row_that_cannot_be_sent_is_named(database, millrace):
+    """By table and place: it has no transaction, and a skip does nothing for it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, large text); INSERT INTO t VALUES (1, 'x'), (2, repeat('x', 100000))")
+    limits = {"sink__kafka__message_max": 20000, "sink__kafka__oversize": '"fail"'}
+    process = snapshot(millrace, ("t",), **limits)
+    code, said = run_to_end(process)
+    oid = database.run("SELECT 't'::regclass::oid::bigint")[0][0]
+    assert code == 65 and "public.t: a row that is copied makes a record of" in said, said
+    assert f"where tableoid = {oid} and ctid = '(0,2)'" in said and "--skip-commit-lsn skips no row that is copied" in said, said
+    assert "of the transaction that commits" not in said and not process.log("skip_ignored")
+    process.configure(snapshot__mode='"initial"', snapshot__where="""["public.t: id <> 2"]""", **limits)
+    process.start("--skip-commit-lsn", "0/10").streaming()
+    assert "--skip-commit-lsn skips a transaction of the stream, and no row that is copied before it" in process.log("skip_ignored")[0]["message"]
+    assert process.stop() == 0
+
+
+def test_a_copied_row_that_kafka_refuses_is_named(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, large text); INSERT INTO t VALUES (1, repeat('x', 100000))")
+    database.make_topic("t", config={"max.message.bytes": "20000", "compression.type": "producer"})
+    code, said = run_to_end(snapshot(millrace, ("t",), sink__kafka__oversize='"fail"', sink__kafka__compression='"none"'))
+    assert code == 65 and "of a row that is copied, of" in said and "--skip-commit-lsn skips no such row" in said, said
+    assert "of the transaction that commits" not in said
+
+
+def test_a_table_without_a_key_that_a_copy_goes_on_with_is_said(database, millrace, topic):
+    """What was inserted in between comes as a copied row and as an inserted one (docs/snapshots.md)."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TABLE n (id int);"
+                 "ALTER TABLE n REPLICA IDENTITY FULL; INSERT INTO n VALUES (1)")
+    process = snapshot(millrace, ("t", "n"))
+    slot_of_a_copy(database, ("t", "n"))
+    database.run("INSERT INTO n VALUES (2)")
+    process.start().streaming()
+    told, = process.log("snapshot_without_key")
+    assert (told["tables"], told["table"], told["attempt"]) == (1, "public.n", 2), told
+    came = [(r.json["op"], r.json["after"]["id"]) for r in topic(database.topic("n")).take(3)]
+    assert came == [("r", 1), ("r", 2), ("c", 2)]
+    assert process.stop() == 0
+
+
 def holds_locks(database, table, count=1):
     """Whether so many have the table locked, or wait for that."""
     return database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = %s::regclass", [table])[0][0] >= count

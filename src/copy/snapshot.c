@@ -41,7 +41,8 @@ struct mr_snapshot {
 
 struct held_row {
     struct mr_tuple values;
-    uint32_t head;  /* its table; by a root the first of its partitions */
+    uint32_t table;
+    uint32_t head;  /* the table; by a root the first of its partitions */
     uint64_t piece; /* of its worker's, 1, 2, 3 … */
     uint64_t place;
 };
@@ -127,6 +128,24 @@ static mr_status copy_snapshot_wait_for_room(struct worker *worker)
     return is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
 }
 
+/* A person has to find it, and has no transaction to skip. */
+static void name_row(const struct worker *worker, struct mr_error *error)
+{
+    const struct held_row *held = &worker->held;
+    char at[64] = "";
+    if (held->place != 0) {
+        snprintf(at, sizeof(at), ", where tableoid = %u and ctid = '(%llu,%u)'",
+                 worker->copying->copy->tables[held->table].oid,
+                 (unsigned long long)(held->place >> 16), (unsigned)(held->place & UINT16_MAX));
+    }
+    struct mr_error whole;
+    mr_error_set(&whole, error->status,
+                 "%s; it is an existing row%s: take away the reason, or leave the row out by "
+                 "snapshot.where (--skip-commit-lsn skips no row that is copied)",
+                 error->text, at);
+    *error = whole;
+}
+
 static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
                             struct mr_error *ret_error)
 {
@@ -148,9 +167,12 @@ static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
         .after = worker->held.values,
     };
     struct mr_item item = {.kind = MR_ITEM_CHANGE, .change = &change};
-    MR_TRY(mr_lane_append(lane, &item, ret_error));
-    worker->row++;
-    return MR_OK;
+    mr_status status = mr_lane_append(lane, &item, ret_error);
+    if (MR_UNLIKELY(status == MR_ERR_POISON)) {
+        name_row(worker, ret_error);
+    }
+    worker->row += status == MR_OK;
+    return status;
 }
 
 static struct mr_copied read_so_far(const struct worker *worker, uint64_t place)
@@ -320,8 +342,11 @@ static mr_status copy_snapshot_read_piece(struct worker *worker, const struct mr
         } else {
             mr_copy_plan_hold(copying->plan, piece->head);
         }
-        worker->held = (struct held_row){
-            .values = row, .head = piece->head, .piece = worker->piece, .place = place};
+        worker->held = (struct held_row){.values = row,
+                                         .table = piece->table,
+                                         .head = piece->head,
+                                         .piece = worker->piece,
+                                         .place = place};
         worker->has_held = true;
         if (MR_UNLIKELY(++*ret_rows % CLOCK_ROWS == 0)) {
             copy_snapshot_report(worker, piece, CLOCK_ROWS, bytes_before(worker, piece, place));
@@ -519,8 +544,8 @@ static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct 
 static mr_status let_go(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy_server *server = copying->server;
-    if (copying->has_let_go || !mr_chunk_requests_gap_is_safe(copying->snapshot->requests,
-                                                              copying->copy->lsn)) {
+    if (copying->has_let_go ||
+        !mr_chunk_requests_gap_is_safe(copying->snapshot->requests, copying->copy->lsn)) {
         return MR_OK;
     }
     copying->has_let_go = true;
@@ -655,11 +680,49 @@ static void begin_progress(struct copying *copying)
            MR_LOG_INT("attempt", copy->attempt), MR_LOG_LSN("stream_begins", copy->lsn));
 }
 
+/* What was inserted since the slot's place is in a later snapshot and in the stream, and nothing
+ * tells that it is one row. */
+static void tell_keyless(const struct copying *copying)
+{
+    const struct mr_copy_plan *plan = copying->plan;
+    uint32_t count = 0;
+    const char *first = "";
+    for (uint32_t i = 0; i < plan->table_count && copying->copy->attempt > 1; i++) {
+        bool has_key = copying->copy->tables[i].relation->key_count > 0;
+        if (!has_key && plan->tables[i].pieces > 0) {
+            first = count++ == 0 ? plan->tables[i].name : first;
+        }
+    }
+    if (count > 0) {
+        mr_log(MR_LOG_WARN, "snapshot_without_key",
+               "tables without a key are not copied to their ends, and an earlier attempt has "
+               "begun the copy: rows that were inserted since come twice, as copied and as "
+               "inserted; docs/snapshots.md says what to do",
+               MR_LOG_INT("tables", count), MR_LOG_STR("table", first),
+               MR_LOG_INT("attempt", copying->copy->attempt),
+               MR_LOG_LSN("stream_begins", copying->copy->lsn));
+    }
+}
+
+/* It begins before the stream, which alone knows transactions. */
+static void tell_skip(const struct copying *copying)
+{
+    if (copying->port->skip != 0) {
+        mr_log(MR_LOG_WARN, "skip_ignored",
+               "--skip-commit-lsn skips a transaction of the stream, and no row that is copied "
+               "before it; such a row is left out by snapshot.where",
+               MR_LOG_LSN("commit_lsn", copying->port->skip),
+               MR_LOG_LSN("at", copying->copy->transaction.commit_lsn));
+    }
+}
+
 static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
 {
     MR_TRY(let_go(copying, ret_error));
     MR_TRY(plan_tables(copying, ret_error));
     begin_progress(copying);
+    tell_keyless(copying);
+    tell_skip(copying);
     MR_TRY(copy_snapshot_read_rows(copying, ret_error));
     MR_TRY(send_last_rows(copying, ret_error));
     return wait_for_sink(copying, ret_error);

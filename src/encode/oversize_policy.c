@@ -42,16 +42,10 @@ static size_t lowered(size_t from, size_t bytes)
     return from == 0 ? bytes : bytes / 4 * 3;
 }
 
-/* The upper bits are those of an attempt at a copy. */
-static bool is_copied(struct mr_position position)
-{
-    return position.ordinal >> MR_COPY_ROW_BITS != 0;
-}
-
 bool mr_refused_add(struct mr_refused_list *list, struct mr_refused refused, mr_lsn confirmed)
 {
     forget_confirmed(list, confirmed);
-    if (is_copied(refused.position)) {
+    if (mr_position_is_copied(refused.position)) {
         bool is_first = list->copied_from == 0;
         list->copied_from = lowered(list->copied_from, refused.bytes);
         return is_first;
@@ -133,7 +127,7 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
                             size_t bytes)
 {
     const struct mr_refused_list *list = &oversizer->refused;
-    if (oversizer->copies || is_copied(position)) {
+    if (oversizer->copies || mr_position_is_copied(position)) {
         return list->copied_from != 0 && bytes >= list->copied_from ? list->copied_from : 0;
     }
     uint32_t at = oversize_policy_find_refusal(list, position);
@@ -149,7 +143,7 @@ static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record 
                          uint32_t count)
 {
     struct mr_refused_list *list = &oversizer->refused;
-    if (!oversizer->copies && !is_copied(records[0].position) &&
+    if (!oversizer->copies && !mr_position_is_copied(records[0].position) &&
         records[0].position.commit_lsn > list->until) {
         list->count = 0;
         list->all_from = 0; /* copied rows may come for as long as this session lasts */
@@ -218,13 +212,17 @@ static mr_status oversize_policy_fail(const struct mr_oversizer *oversizer,
 {
     char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
+    char what[96] = "a row that is copied";
+    if (item->kind != MR_ITEM_CHANGE || item->change->op != MR_OP_READ) {
+        snprintf(what, sizeof(what),
+                 "change %llu of the transaction that commits at " MR_LSN_FORMAT,
+                 (unsigned long long)position.ordinal, MR_LSN_ARGS(position.commit_lsn));
+    }
     return mr_fail(ret_error, MR_ERR_POISON,
-                   "%s: change %llu of the transaction that commits at " MR_LSN_FORMAT
-                   " makes a record of %zu bytes, more than the %zu of sink.kafka.message_max; "
-                   "raise that, the broker's message.max.bytes and the topic's max.message.bytes, "
-                   "or set sink.kafka.oversize",
-                   mr_item_name(item, name), (unsigned long long)position.ordinal,
-                   MR_LSN_ARGS(position.commit_lsn), oversize->bytes, oversizer->limit);
+                   "%s: %s makes a record of %zu bytes, more than the %zu of "
+                   "sink.kafka.message_max; raise that, the broker's message.max.bytes and the "
+                   "topic's max.message.bytes, or set sink.kafka.oversize",
+                   mr_item_name(item, name), what, oversize->bytes, oversizer->limit);
 }
 
 static enum mr_oversize policy_of(const struct mr_oversizer *oversizer)

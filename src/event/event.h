@@ -80,6 +80,12 @@ enum {
     MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
 };
 
+/* A copied row's. */
+static inline bool mr_position_is_copied(struct mr_position position)
+{
+    return position.ordinal >> MR_COPY_ROW_BITS != 0;
+}
+
 /* Events tell times in nanoseconds since 1970, so these are the last that they can tell, and with a
  * minus the first. */
 #define MR_EVENT_TIME_US_MAX (INT64_MAX / 1000)

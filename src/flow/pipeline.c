@@ -32,7 +32,8 @@ static void attach_companions(struct mr_pipeline *pipeline)
                                       .lanes = pipeline->lanes.count,
                                       .stores = pipeline->sink->storage != MR_STORES_NOTHING,
                                       .takes_over = pipeline->options.handed_over.lsn != 0,
-                                      .stop_fd = pipeline->wakes.stop};
+                                      .stop_fd = pipeline->wakes.stop,
+                                      .skip = pipeline->options.skip_commit_lsn};
     for (uint32_t i = 0; i < pipeline->options.companion_count; i++) {
         pipeline->options.companions[i]->port = &pipeline->port;
     }

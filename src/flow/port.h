@@ -13,6 +13,7 @@ struct mr_port {
     bool stores;            /* the sink stores positions, and so sections */
     bool takes_over;        /* another program has delivered what is before the stream */
     int stop_fd;            /* readable: the flow is asked to stop */
+    mr_lsn skip;            /* commit of the transaction that is passed over; 0: none */
 };
 
 /* The companion has something to do: its `between` is called soon. Takes a companion that has no

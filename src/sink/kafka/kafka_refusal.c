@@ -45,14 +45,22 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
                                  .bytes = (size_t)record->key_len + record->value_len,
                                  .yields = record->yields};
     mr_slice key = {.data = record->key, .len = record->key_len};
-    return mr_fail(
-        ret_error, MR_ERR_POISON,
-        "%s; a record of %zu bytes, whose key has SHA-256 %s…, of change %llu of the transaction "
-        "that commits "
-        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
-        why, kafka->base.refusal.bytes, mr_sha256_short(key).text,
-        (unsigned long long)record->position.ordinal, MR_LSN_ARGS(record->position.commit_lsn),
-        besides, MR_LSN_ARGS(record->position.commit_lsn));
+    char of[96] = "a row that is copied";
+    char past[256] =
+        "--skip-commit-lsn skips no such row: leave it out by snapshot.where, or, of a copy while "
+        "the stream runs, end that by millrace snapshot --stop";
+    struct mr_position at = record->position;
+    const char *table = mr_position_is_copied(at) ? record->topic->table : NULL;
+    if (!mr_position_is_copied(at)) {
+        snprintf(of, sizeof(of), "change %llu of the transaction that commits at " MR_LSN_FORMAT,
+                 (unsigned long long)at.ordinal, MR_LSN_ARGS(at.commit_lsn));
+        snprintf(past, sizeof(past), "--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction",
+                 MR_LSN_ARGS(at.commit_lsn));
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "%s; a record of %zu bytes, whose key has SHA-256 %s…, of %s%s%s%s (%s)", why,
+                   kafka->base.refusal.bytes, mr_sha256_short(key).text, of,
+                   table == NULL ? "" : ", of ", table == NULL ? "" : table, besides, past);
 }
 
 /* As the topic's configuration says now; once a session is enough, for it is about to end. */
