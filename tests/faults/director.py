@@ -138,8 +138,9 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
                   (2, self.cut_kafka), (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers),
                   (3, self.cut_and_kill), (3, self.reset)]
         if self.clustered():
-            faults += [(1, self.rolling_restart), (1, self.leader_kill), (1, self.two_brokers_away),
-                       (1, self.coordinator_kill)]
+            faults += [(1, self.rolling_restart), (1, self.leader_kill), (1, self.two_brokers_away)]
+            if self.delivery == "exactly-once": # else there are no transactions
+                faults.append((1, self.coordinator_kill))
         return faults
 
     def faults(self):
