@@ -213,13 +213,13 @@ static void companions_wire(struct app *app)
             .interval_ms = LEDGER_MS});
         app->companions[count++] = mr_ledger_companion(app->ledger);
     }
-    if (app->kept.hidden != NULL) {
-        mr_kept_columns_init(&app->kept.columns, app->kept.hidden);
-        app->companions[count++] = &app->kept.columns.base;
-    }
     if (app->kept.kin != NULL) {
         mr_kept_kin_init(&app->kept.parts, app->kept.kin);
         app->companions[count++] = &app->kept.parts.base;
+    }
+    if (app->kept.hidden != NULL) {
+        mr_kept_columns_init(&app->kept.columns, app->kept.hidden);
+        app->companions[count++] = &app->kept.columns.base;
     }
     if (app->kept.placings != NULL) {
         mr_kept_placings_init(&app->kept.places, app->kept.placings);
@@ -246,10 +246,10 @@ static void app_wire(struct app *app)
     mr_daemon_know_sections(app->config, app->sections);
     if (app->config->encode.column_rules.count > 0) {
         struct mr_encode_options *encode = &app->config->encode;
-        app->kept.hidden =
-            mr_hidden_new((enum mr_unmatched)encode->unmatched, &encode->column_rules);
-        encode->hidden = app->kept.hidden;
         app->kept.kin = mr_kin_new();
+        app->kept.hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched,
+                                         &encode->column_rules, app->kept.kin);
+        encode->hidden = app->kept.hidden;
         app->config->source.kin = app->kept.kin;
         app->config->source.columns_at_start =
             (struct mr_columns_listener){.take = columns_learn, .context = app->kept.hidden};

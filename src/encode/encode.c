@@ -419,6 +419,20 @@ bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *rela
     return plan != NULL;
 }
 
+mr_status mr_encoder_part(struct mr_encoder *encoder, const struct mr_relation *root,
+                          const struct mr_relation *part, struct mr_error *ret_error)
+{
+    struct mr_plan *plan = NULL;
+    if (encoder->options.hidden == NULL) {
+        return MR_OK;
+    }
+    MR_TRY(mr_plan_for(encoder, root, &plan, ret_error));
+    for (; plan != NULL; plan = plan->next) {
+        MR_TRY(mr_plan_part(plan, &encoder->options, part, ret_error));
+    }
+    return MR_OK;
+}
+
 /* What comes before a change's first record: `first` is the plan of its table's first stream. */
 static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *first,
                             const struct mr_change *change, struct mr_buffer *buffer,

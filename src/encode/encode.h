@@ -310,6 +310,11 @@ mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation 
 bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *relation,
                       uint32_t column);
 
+/* Rows of the one come as those of the other from now on. MR_ERR_POISON: they would show what rules
+ * for columns hide of the partition. */
+mr_status mr_encoder_part(struct mr_encoder *encoder, const struct mr_relation *root,
+                          const struct mr_relation *part, struct mr_error *ret_error);
+
 /* Whether a stream that has the copied rows of the change's table has nothing of the change. The
  * relation has its plan. */
 bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change);

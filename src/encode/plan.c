@@ -324,9 +324,10 @@ static bool holds_key(const struct mr_plan *plan)
     return true;
 }
 
-/* No value goes out of a column that was hidden under another name. */
+/* No value goes out of a column that was hidden under another name; nor of that partition (NULL:
+ * none), of which it is. */
 static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_options *options,
-                             struct mr_error *ret_error)
+                             const struct mr_relation *part, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
     if (options->hidden == NULL || options->column_rules.count == 0 || mr_is_message(relation)) {
@@ -338,9 +339,18 @@ static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_
                    mr_shape_names(options, plan, relation->columns[i].name);
     }
     const char *topic = mr_plan_named_topic(plan);
-    mr_status status = mr_hidden_look(options->hidden, relation, topic, hides, ret_error);
+    struct mr_hidden *hidden = options->hidden;
+    mr_status status = part == NULL
+                           ? mr_hidden_look(hidden, relation, topic, hides, ret_error)
+                           : mr_hidden_look_part(hidden, relation, part, topic, hides, ret_error);
     free(hides);
     return status;
+}
+
+mr_status mr_plan_part(const struct mr_plan *plan, const struct mr_encode_options *options,
+                       const struct mr_relation *part, struct mr_error *ret_error)
+{
+    return plan->operations == 0 ? MR_OK : plan_hidden(plan, options, part, ret_error);
 }
 
 static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
@@ -349,7 +359,7 @@ static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
     const struct mr_encode_options *options = &encoder->options;
     MR_TRY(plan_keys(plan, options, ret_error));
     MR_TRY(plan_columns(encoder, plan, ret_error));
-    MR_TRY(plan_hidden(plan, options, ret_error));
+    MR_TRY(plan_hidden(plan, options, NULL, ret_error));
     plan_key_end(plan, options);
     MR_TRY(plan_topic(plan, options, encoder->topics, ret_error));
     if (!mr_plan_is_outbox(plan)) {

@@ -151,6 +151,10 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
                             struct mr_error *ret_error);
 void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan);
 
+/* As mr_encoder_part, of one of the table's streams. */
+mr_status mr_plan_part(const struct mr_plan *plan, const struct mr_encode_options *options,
+                       const struct mr_relation *part, struct mr_error *ret_error);
+
 /* What a rewriting makes of a name (names.c); the caller frees it. What it makes too long is cut,
  * which is longer than Kafka takes too. */
 char *mr_name_rewritten(const struct mr_rewrite *rewrite, const char *name);

@@ -167,7 +167,8 @@ struct mr_attribute {
     const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
 };
 
-struct mr_table_ref {
+struct mr_table_part {
+    uint32_t oid;
     const char *schema, *table;
 };
 
@@ -208,10 +209,10 @@ struct mr_relation {
      * (no rules for columns), or the catalog does not know the table any more. */
     uint32_t attribute_count;
     const struct mr_attribute *attributes;
-    /* Its partitions whose rows come as its own, by their names now: those that rules for columns
-     * are about which are not about this table. */
+    /* All its partitions, whose rows come as its own, by their names now; of a copy alone, where
+     * rules hide columns. The stream shows each before its first row. */
     uint32_t part_count;
-    const struct mr_table_ref *parts;
+    const struct mr_table_part *parts;
     struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */
     size_t bytes;             /* of memory, without the layout */
 };

@@ -188,8 +188,8 @@ static void relation_layout_release(struct mr_layouts *layouts, struct mr_layout
 }
 
 _Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_attribute) == 0 &&
-                   sizeof(struct mr_attribute) % _Alignof(struct mr_table_ref) == 0 &&
-                   sizeof(struct mr_table_ref) % _Alignof(struct mr_origin) == 0,
+                   sizeof(struct mr_attribute) % _Alignof(struct mr_table_part) == 0 &&
+                   sizeof(struct mr_table_part) % _Alignof(struct mr_origin) == 0,
                "so are these");
 
 static size_t relation_size(const struct mr_relation *view)
@@ -200,7 +200,7 @@ static size_t relation_size(const struct mr_relation *view)
         const char *name = view->attributes[i].name;
         size += name == NULL ? 0 : strlen(name) + 1;
     }
-    size += view->part_count * sizeof(struct mr_table_ref);
+    size += view->part_count * sizeof(struct mr_table_part);
     for (uint32_t i = 0; i < view->part_count; i++) {
         size += strlen(view->parts[i].schema) + strlen(view->parts[i].table) + 2;
     }
@@ -219,7 +219,7 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
     struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(bytes);
     struct mr_layout *layout = layout_take(layouts, view);
     struct mr_attribute *attributes = (struct mr_attribute *)(relation + 1);
-    struct mr_table_ref *parts = (struct mr_table_ref *)(attributes + view->attribute_count);
+    struct mr_table_part *parts = (struct mr_table_part *)(attributes + view->attribute_count);
     struct mr_origin *origins = (struct mr_origin *)(parts + view->part_count);
     char *names = (char *)(origins + view->origin_count);
     *relation = *view;
@@ -233,6 +233,7 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
     }
     relation->attributes = attributes;
     for (uint32_t i = 0; i < view->part_count; i++) {
+        parts[i].oid = view->parts[i].oid;
         parts[i].schema = copy_name(&names, view->parts[i].schema);
         parts[i].table = copy_name(&names, view->parts[i].table);
     }
@@ -306,7 +307,8 @@ static bool parts_match(const struct mr_relation *a, const struct mr_relation *b
 {
     bool matches = a->part_count == b->part_count;
     for (uint32_t i = 0; matches && i < a->part_count; i++) {
-        matches = strcmp(a->parts[i].schema, b->parts[i].schema) == 0 &&
+        matches = a->parts[i].oid == b->parts[i].oid &&
+                  strcmp(a->parts[i].schema, b->parts[i].schema) == 0 &&
                   strcmp(a->parts[i].table, b->parts[i].table) == 0;
     }
     return matches;

@@ -305,6 +305,14 @@ static void intake_events_on_keepalive(void *context, mr_lsn server_end, bool re
     }
 }
 
+/* Whatever becomes of the row that shows it: the next one of the partition does not. */
+static mr_status intake_events_on_part(void *context, const struct mr_relation *root,
+                                       const struct mr_relation *part, struct mr_error *ret_error)
+{
+    const struct mr_intake *intake = context;
+    return mr_encoder_part(intake->lane->encoder, root, part, ret_error);
+}
+
 static void intake_events_on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
@@ -369,6 +377,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
                     .message = intake_events_on_message,
                     .commit = intake_events_on_commit,
                     .keepalive = intake_events_on_keepalive,
+                    .part = intake_events_on_part,
                     .relation_end = intake_events_on_relation_end},
         .metadata.is_sent = mr_encoder_options(lane->encoder)->transaction_topic != NULL,
     };

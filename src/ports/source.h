@@ -26,6 +26,9 @@ struct mr_source_handler {
                         struct mr_error *ret_error);
     /* The server has sent all that lies before `server_end`; it may want a status update now. */
     void (*keepalive)(void *context, mr_lsn server_end, bool reply_requested);
+    /* Rows come as those of `root` that are of `part`, from the next one on. NULL: nobody asks. */
+    mr_status (*part)(void *context, const struct mr_relation *root, const struct mr_relation *part,
+                      struct mr_error *ret_error);
     /* `relation` is about to be freed; forget what was derived from it. */
     void (*relation_end)(void *context, const struct mr_relation *relation);
 };

@@ -568,14 +568,32 @@ static void log_narrowed(const struct mr_relation *root, const struct mr_relatio
         MR_LOG_STR("table", root->table));
 }
 
+/* Answers its version from now on. */
+static const struct mr_relation *narrow_anew(struct decoding *decoding,
+                                             const struct mr_relation *root,
+                                             const struct mr_relation *leaf)
+{
+    struct mr_relation_cache *cache = &decoding->decoder->relations;
+    struct mr_relation view = view_anew(cache, root, decoding->decoder->columns);
+    if (mr_relation_matches(root, &view)) {
+        return root;
+    }
+    if (leaf->narrows != 0) {
+        log_narrowed(root, leaf);
+    }
+    struct mr_relation *narrowed = mr_relation_new(&cache->layouts, &view);
+    replace_relation(decoding, narrowed);
+    return narrowed;
+}
+
 /* A row right after Relation messages. With publish_via_partition_root the root's comes, then the
  * partition's, then the row, which names the root (pgoutput.c, maybe_send_schema). Of an old row
  * the partition's identity decides what is in the WAL (ExtractReplicaIdentity, heapam.c), and the
  * root's whether the message calls it whole (logicalrep_write_update and -_delete, proto.c):
  * columns that are not there come as nulls, and an update has no old row where the partition's
  * identity stays as it was. Later rows don't say which partition they are of. */
-__attribute__((cold, noinline)) static void follow_partition(struct decoding *decoding,
-                                                             uint32_t oid)
+__attribute__((cold, noinline)) static mr_status follow_partition(struct decoding *decoding,
+                                                                  uint32_t oid)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     struct mr_relation_cache *cache = &decoder->relations;
@@ -583,23 +601,19 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     struct mr_relation *leaf = mr_relation_cache_find(cache, decoder->announced);
     decoder->announced = decoder->announced_before = 0;
     if (root == NULL || leaf == NULL || root == leaf || root->oid != oid) {
-        return;
+        return MR_OK;
     }
     if (decoder->parted != NULL && !root->is_unlisted) {
         decoder->parted(decoder->parted_context, leaf, root);
     }
     leaf->narrows = mr_relation_is_less(leaf, root) ? oid : 0;
-    if (leaf->narrows == 0 && !root->is_narrowed) {
-        return;
+    if (leaf->narrows != 0 || root->is_narrowed) {
+        root = narrow_anew(decoding, root, leaf);
     }
-    struct mr_relation view = view_anew(cache, root, decoder->columns);
-    if (mr_relation_matches(root, &view)) {
-        return;
-    }
-    if (leaf->narrows != 0) {
-        log_narrowed(root, leaf);
-    }
-    replace_relation(decoding, mr_relation_new(&cache->layouts, &view));
+    const struct mr_source_handler *handler = decoding->handler;
+    return handler->part == NULL || root->is_unlisted
+               ? MR_OK
+               : handler->part(handler->context, root, leaf, decoding->ret_error);
 }
 
 /* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a
@@ -652,7 +666,7 @@ static mr_status read_row_relation(struct decoding *decoding,
     uint32_t oid = mr_reader_u32(&decoding->reader);
     MR_TRY(expect_transaction(decoding));
     if (MR_UNLIKELY(decoding->decoder->announced != 0)) {
-        follow_partition(decoding, oid);
+        MR_TRY(follow_partition(decoding, oid));
     }
     const struct mr_relation *relation = mr_relation_cache_get(&decoding->decoder->relations, oid);
     if (MR_UNLIKELY(relation == NULL)) {

@@ -24,7 +24,7 @@ struct seen {
     struct mr_pgoutput *decoder;
     struct mr_error error;
 
-    unsigned begins, commits, changes, messages, relation_ends, keepalives;
+    unsigned begins, commits, changes, messages, relation_ends, keepalives, parts;
     mr_lsn server_end;          /* of the last keepalive */
     unsigned full_transactions; /* so many begins and commits are full */
     unsigned calls;             /* of change and message, whatever they answered */
@@ -1019,6 +1019,39 @@ static void take_parted(void *context, const struct mr_relation *partition,
     mr_text_format(context, "%u of %s ", partition->oid, root->table);
 }
 
+static mr_status on_part(void *context, const struct mr_relation *root,
+                           const struct mr_relation *part, struct mr_error *ret_error)
+{
+    struct seen *seen = context;
+    seen->parts += root->is_narrowed ? 100 : 1;
+    return part->oid == 12 ? mr_fail(ret_error, MR_ERR_POISON, "shown") : MR_OK;
+}
+
+/* Of each partition its first row asks, of the table as it then is. */
+static void test_decode_partition_is_asked_for(void **state)
+{
+    struct seen *seen = *state;
+    enum { ROOT = 10, LEAF = 11, OTHER = 12 };
+    struct mr_wire wire;
+    seen->handler.part = on_part;
+    pgoutput_test_begin(seen, COMMIT_LSN);
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    announce_identity(seen, LEAF, "leaf", 'd', "10");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->parts, 1);
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    announce_identity(seen, LEAF, "leaf", 'i', "01");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->parts, 101);
+    announce_identity(seen, ROOT, "root", 'd', "10");
+    announce_identity(seen, OTHER, "other", 'd', "10");
+    mr_wire_insert(&wire, ROOT, row, 2);
+    assert_int_equal(decode(seen, &wire), MR_ERR_POISON);
+}
+
 /* Only a row right after the two shows that one is the other's partition. */
 static void test_decode_partition_is_told(void **state)
 {
@@ -1884,6 +1917,7 @@ int main(void)
         TEST(test_decode_partition_with_another_identity),
         TEST(test_decode_old_row_of_neighbours),
         TEST(test_decode_partition_is_told),
+        TEST(test_decode_partition_is_asked_for),
         TEST(test_decode_tuple_kinds),
         TEST(test_decode_row_out_of_place),
         TEST(test_decode_truncate),

@@ -103,6 +103,13 @@ static void rejoin_on_relation_end(void *context, const struct mr_relation *rela
     rejoin->next->relation_end(rejoin->next->context, relation);
 }
 
+static mr_status rejoin_on_part(void *context, const struct mr_relation *root,
+                                const struct mr_relation *part, struct mr_error *ret_error)
+{
+    const struct mr_rejoin *rejoin = context;
+    return rejoin->next->part(rejoin->next->context, root, part, ret_error);
+}
+
 /* The place, the last transaction and the slot are those of the connection before. */
 static bool rejoin_is_same(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
                            const struct mr_server_position *server)
@@ -149,15 +156,17 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
         return handler;
     }
     rejoin->next = handler;
-    rejoin->handler = (struct mr_source_handler){.context = rejoin,
-                                                 .hold = handler->hold,
-                                                 .sent_us = handler->sent_us,
-                                                 .change = rejoin_on_change,
-                                                 .message = rejoin_on_message,
-                                                 .begin = rejoin_on_begin,
-                                                 .commit = rejoin_on_commit,
-                                                 .keepalive = rejoin_on_keepalive,
-                                                 .relation_end = rejoin_on_relation_end};
+    rejoin->handler =
+        (struct mr_source_handler){.context = rejoin,
+                                   .hold = handler->hold,
+                                   .sent_us = handler->sent_us,
+                                   .change = rejoin_on_change,
+                                   .message = rejoin_on_message,
+                                   .begin = rejoin_on_begin,
+                                   .commit = rejoin_on_commit,
+                                   .keepalive = rejoin_on_keepalive,
+                                   .part = handler->part == NULL ? NULL : rejoin_on_part,
+                                   .relation_end = rejoin_on_relation_end};
     return &rejoin->handler;
 }
 

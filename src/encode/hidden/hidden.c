@@ -8,15 +8,18 @@ enum { LEARNED_MAX = 2000 }; /* each is looked for among all others */
 
 struct mr_hidden {
     enum mr_unmatched unmatched;
+    struct mr_kin *kin;
     pthread_mutex_t lock;
     struct mr_seen_tables seen;
 };
 
-struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules)
+struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules,
+                                struct mr_kin *kin)
 {
     struct mr_hidden *hidden = MR_NEW(struct mr_hidden);
     hidden->unmatched = unmatched;
-    mr_seen_init(&hidden->seen, rules);
+    hidden->kin = kin;
+    mr_seen_init(&hidden->seen, rules, kin);
     pthread_mutex_init(&hidden->lock, NULL);
     return hidden;
 }
@@ -231,8 +234,9 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
                    "column is surely that one and hidden at this place of the stream: if it was "
                    "renamed, its values would go out as they are, so nothing of the table does; "
                    "name the column and the table as they are now (\"%s.%s:(%s|new_name)\" fits "
-                   "rows of both), or take the rule out if the column is gone; columns.unmatched = "
-                   "\"warn\" would send such values as they are",
+                   "rows of both), or, if the column is gone, have the rule fit this table no more "
+                   "and the others as before; columns.unmatched = \"warn\" would send such values "
+                   "as they are",
                    now->schema, now->table, column, before == NULL ? "" : " of ",
                    before == NULL ? "" : before, now->schema, now->table, column);
 }
@@ -255,16 +259,16 @@ static const char *lost_of_origin(const struct mr_hidden *hidden, const struct m
     return by_names && !seen->is_learned ? doubtful_of(seen, now, hides) : NULL;
 }
 
-/* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
- * have them; else names decide. */
-static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
-                              const struct mr_places *places, const char *name, const char *topic,
-                              const bool *hides, struct mr_error *ret_error)
+/* The first column that was hidden, or that a rule names, and may be one that is shown; NULL: none.
+ * Of which table it was, if by another name, is `ret_before`. `places`: NULL where the catalog does
+ * not know the table. Numbers are certain where both versions have them; else names decide. */
+static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                const struct mr_places *places, const char *name, const char *topic,
+                                const bool *hides, const char **ret_before)
 {
     const struct mr_seen *by_oid = mr_seen_find(&hidden->seen, now->oid, NULL, topic);
     const struct mr_seen *by_name = mr_seen_find(&hidden->seen, 0, name, topic);
     const char *column = NULL;
-    const char *before = NULL;
     if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
         column = missing_of(hidden, now, topic);
     }
@@ -278,12 +282,12 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
             column = shown_by_name(by_oid, name, now, hides);
         }
-        before = column == NULL || strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
+        *ret_before = column == NULL || strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
     }
     if (column == NULL && by_name != NULL && by_name != by_oid && !by_name->is_learned) {
         column = lost_of(by_name, now, hides);
     }
-    return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
+    return column;
 }
 
 /* Whether all rules are about this table by its own name, or one names it and no other: somebody
@@ -337,51 +341,150 @@ static bool is_of_key(const struct mr_relation *relation, uint32_t column)
 }
 
 /* The first column that is shown, and that the rules hide of that partition; NULL: none. */
-static const char *shown_of_part(const struct mr_hidden *hidden, const struct mr_relation *now,
-                                 const struct mr_table_ref *part, const char *topic,
+static const char *shown_of_part(const struct mr_hidden *hidden, const struct mr_relation *root,
+                                 const struct mr_relation *part, const char *topic,
                                  const bool *hides)
 {
-    const struct mr_relation alone = {.schema = part->schema, .table = part->table};
-    for (uint32_t c = 0; c < now->column_count; c++) {
-        const char *column = now->columns[c].name;
+    for (uint32_t c = 0; c < part->column_count; c++) {
+        const char *column = part->columns[c].name;
+        uint32_t of_root;
+        bool is_key = mr_relation_find_column(root, mr_slice_of(column), &of_root) &&
+                      is_of_key(root, of_root);
         if (!hides[c] &&
-            mr_column_rules_hide(&hidden->seen.rules, topic, &alone, column, is_of_key(now, c))) {
+            mr_column_rules_hide(&hidden->seen.rules, topic, part, column, is_key)) {
             return column;
         }
     }
     return NULL;
 }
 
-/* What the rules hide of a partition while it is one by itself, and not of the table that its rows
- * come as: it was attached since, say. */
-static mr_status judge_parts(const struct mr_hidden *hidden, const struct mr_relation *now,
-                             const char *topic, const bool *hides, struct mr_error *ret_error)
+/* What the rules hide of a partition while it is one by itself, or hid of it, and not of the table
+ * that its rows come as: it was attached since, say. Its columns have the names of the table's. */
+static mr_status judge_part(struct mr_hidden *hidden, const struct mr_relation *root,
+                            const struct mr_relation *part, const char *topic, const bool *hides,
+                            struct mr_error *ret_error)
 {
-    const struct mr_table_ref *part = now->parts;
-    const char *column = NULL;
-    for (uint32_t i = 0; i < now->part_count && column == NULL; i++) {
-        part = &now->parts[i];
-        column = shown_of_part(hidden, now, part, topic, hides);
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", part->schema, part->table);
+    struct mr_places all;
+    const struct mr_places *places = mr_places_init(&all, part) ? &all : NULL;
+    const char *before = NULL;
+    MR_HOLD(&hidden->lock);
+    const char *column = shown_of_part(hidden, root, part, topic, hides);
+    if (column == NULL) {
+        column = judge_hidden(hidden, part, places, name.data, topic, hides, &before);
     }
+    mr_places_done(&all);
     if (column == NULL) {
         return MR_OK;
     }
     if (hidden->unmatched == MR_UNMATCHED_WARN) {
         mr_log(MR_LOG_WARN, "columns_unmatched",
-               "a rule for columns hides a column of a partition, whose rows come as its table's, "
-               "and of that no rule hides it: its values go out as they are",
-               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
+               "a rule for columns hides a column of a partition, or hid it, and the partition's "
+               "rows come as its table's, of which no rule surely hides it: its values go out as "
+               "they are",
+               MR_LOG_STR("schema", root->schema), MR_LOG_STR("table", root->table),
                MR_LOG_STR("partition", part->table), MR_LOG_STR("column", column));
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_POISON,
                    "table %s.%s: the rules for columns (columns.*) hide column \"%s\" of its "
-                   "partition %s.%s, whose rows come as the table's, and of the table they do not, "
-                   "so nothing of it goes out; name the table in the rule, too (\"%s.%s:%s\"), or "
-                   "take the partition out of it; columns.unmatched = \"warn\" would send such "
-                   "values as they are",
-                   now->schema, now->table, column, part->schema, part->table, now->schema,
-                   now->table, column);
+                   "partition %s%s%s, or hid it; the partition's rows come as the table's, and of "
+                   "the table they do not, so nothing of it goes out; name the table in the rule, "
+                   "too (\"%s.%s:%s\", and its new name if it was renamed), or take the partition "
+                   "out of it; columns.unmatched = \"warn\" would send such values as they are",
+                   root->schema, root->table, column, name.data, before == NULL ? "" : ", then ",
+                   before == NULL ? "" : before, root->schema, root->table, column);
+}
+
+mr_status mr_hidden_look_part(struct mr_hidden *hidden, const struct mr_relation *root,
+                              const struct mr_relation *part, const char *topic, const bool *hides,
+                              struct mr_error *ret_error)
+{
+    topic = topic == NULL ? "" : topic;
+    /* A list of columns that is the table's may name others of the partition (pgoutput.c,
+     * send_relation_and_attrs): what is sent are those of the table. */
+    bool has_all = true;
+    uint32_t at;
+    for (uint32_t c = 0; c < root->column_count; c++) {
+        has_all &= mr_relation_find_column(part, mr_slice_of(root->columns[c].name), &at);
+    }
+    struct mr_relation view = *part;
+    view.columns = has_all ? part->columns : root->columns;
+    view.column_count = has_all ? part->column_count : root->column_count;
+    bool *part_hides = MR_NEW_ARRAY(bool, view.column_count);
+    for (uint32_t c = 0; c < view.column_count; c++) {
+        part_hides[c] =
+            !mr_relation_find_column(root, mr_slice_of(view.columns[c].name), &at) || hides[at];
+    }
+    mr_status status = judge_part(hidden, root, &view, topic, part_hides, ret_error);
+    free(part_hides);
+    return status;
+}
+
+/* A partition as the stream would describe it, with columns of its own order. */
+struct part_view {
+    struct mr_origins origins;
+    struct mr_column columns[MR_COLUMNS_MAX];
+    struct mr_attribute attributes[MR_COLUMNS_MAX];
+};
+
+static void part_number_columns(struct part_view *made, struct mr_relation *view,
+                                const struct mr_relation *root, const char *numbers)
+{
+    for (uint32_t c = 0; c < root->column_count; c++) {
+        uint32_t number = mr_seen_number_in_part(numbers, root->attributes[c].number);
+        uint32_t at = c;
+        if (number == 0 || number == UINT32_MAX) {
+            view->attribute_count = 0; /* names decide */
+            return;
+        }
+        for (; at > 0 && made->attributes[at - 1].number > number; at--) {
+            made->attributes[at] = made->attributes[at - 1];
+            made->columns[at] = made->columns[at - 1];
+        }
+        made->attributes[at] =
+            (struct mr_attribute){.number = number, .name = root->columns[c].name};
+        made->columns[at] = root->columns[c];
+    }
+    view->attribute_count = root->column_count;
+    view->columns = made->columns;
+}
+
+/* Of a copy, whose columns are those of the catalog. */
+static struct mr_relation view_part(const struct mr_hidden *hidden, const struct mr_relation *root,
+                                    const struct mr_table_part *part, struct part_view *made)
+{
+    struct mr_relation view = {.oid = part->oid,
+                               .schema = part->schema,
+                               .table = part->table,
+                               .column_count = root->column_count,
+                               .columns = root->columns,
+                               .attributes = made->attributes};
+    if (!mr_kin_find(hidden->kin, part->oid, &made->origins)) {
+        return view;
+    }
+    view.origins = made->origins.items;
+    view.origin_count = made->origins.count;
+    for (uint32_t i = 0; i < view.origin_count; i++) {
+        const struct mr_origin *origin = &view.origins[i];
+        if (origin->oid == root->oid && origin->numbers != NULL &&
+            root->attribute_count == root->column_count) {
+            part_number_columns(made, &view, root, origin->numbers);
+        }
+    }
+    return view;
+}
+
+static mr_status judge_parts(struct mr_hidden *hidden, const struct mr_relation *root,
+                             const char *topic, const bool *hides, struct mr_error *ret_error)
+{
+    MR_FREED struct part_view *made = root->part_count == 0 ? NULL : MR_NEW(struct part_view);
+    for (uint32_t i = 0; i < root->part_count; i++) {
+        const struct mr_relation part = view_part(hidden, root, &root->parts[i], made);
+        MR_TRY(mr_hidden_look_part(hidden, root, &part, topic, hides, ret_error));
+    }
+    return MR_OK;
 }
 
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
@@ -396,8 +499,12 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     struct mr_places all;
     const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
+    const char *before = NULL;
     MR_HOLD(&hidden->lock);
-    mr_status status = judge_hidden(hidden, relation, places, name.data, topic, hides, ret_error);
+    const char *column =
+        judge_hidden(hidden, relation, places, name.data, topic, hides, &before);
+    mr_status status =
+        column == NULL ? MR_OK : unmatched(hidden, relation, before, column, ret_error);
     if (status == MR_OK) {
         mr_seen_keep(&hidden->seen, relation, places, name.data, topic, hides);
     }

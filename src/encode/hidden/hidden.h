@@ -14,6 +14,7 @@
 #pragma once
 
 #include "encode/encode.h"
+#include "event/kin.h"
 
 enum mr_unmatched {
     MR_UNMATCHED_STOP, /* nothing of the table goes out */
@@ -22,13 +23,21 @@ enum mr_unmatched {
 
 struct mr_hidden;
 
-struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules);
+/* `kin`: the caller's, NULL: none. */
+struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules,
+                                struct mr_kin *kin);
 void mr_hidden_free(struct mr_hidden *hidden); /* takes NULL */
 
 /* A version of a table, of which the columns that `hides` names are hidden. `topic`: of one of the
  * table's streams, or NULL. MR_ERR_POISON: one that was hidden may be among the others. */
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error);
+
+/* Rows of a partition come as those of `root`, of which the columns that `hides` names are hidden:
+ * as if they came by the partition's own name, with these hidden. */
+mr_status mr_hidden_look_part(struct mr_hidden *hidden, const struct mr_relation *root,
+                              const struct mr_relation *part, const char *topic, const bool *hides,
+                              struct mr_error *ret_error);
 
 /* A table as the stream will have it first, of which it has had nothing yet: what the rules hide of
  * it is known before somebody renames that. Its columns have numbers. Of many tables some. */
@@ -38,6 +47,6 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
  * stored. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
-/* Takes what `format` said, but for tables about which there are other rules by now, which somebody
- * has written since; one more is none of these. */
+/* Takes what `format` said, but for columns whose names no rule of now hides there: that somebody
+ * has decided. Other rules may have come and gone. What kin stored is taken before. */
 void mr_hidden_take(struct mr_hidden *hidden, const char *json);

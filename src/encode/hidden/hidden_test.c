@@ -7,11 +7,18 @@ static const struct mr_column_rule rules[] = {
      .table = {.schema = {.text = "public"}, .table = {.text = "users"}},
      .column = {.text = "email"}}};
 
+static struct mr_hidden *hidden_of_kin(const struct mr_column_rule *items, uint32_t count,
+                                       struct mr_kin *kin)
+{
+    const struct mr_column_rules by = {.items = items, .count = count};
+    return mr_hidden_new(MR_UNMATCHED_STOP, &by, kin);
+}
+
 static struct mr_hidden *hidden_by(enum mr_unmatched unmatched, const struct mr_column_rule *items,
                                    uint32_t count)
 {
     const struct mr_column_rules by = {.items = items, .count = count};
-    return mr_hidden_new(unmatched, &by);
+    return mr_hidden_new(unmatched, &by, NULL);
 }
 
 /* Columns with a minus before them are hidden. */
@@ -138,7 +145,8 @@ static void test_hidden_look_parts(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_column columns[] = {{.name = "id"}, {.name = "email"}};
-        const struct mr_table_ref parts[] = {{"public", "spring"}, {"public", cases[i].part}};
+        const struct mr_table_part parts[] = {{2, "public", "spring"},
+                                              {3, "public", cases[i].part}};
         struct mr_relation view = {.oid = 1,
                                    .schema = "public",
                                    .table = "people",
@@ -404,16 +412,22 @@ static void learn(struct mr_hidden *hidden, uint32_t oid, const char *table, con
                                                   .attribute_count = MR_ARRAY_LEN(attributes)});
 }
 
-static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
-                                      uint32_t count)
+static struct mr_hidden *next_of_kin(struct mr_hidden *before, const struct mr_column_rule *by,
+                                     uint32_t count, struct mr_kin *kin)
 {
     char *json = mr_hidden_format(before);
-    struct mr_hidden *next = hidden_by(MR_UNMATCHED_STOP, by, count);
+    struct mr_hidden *next = hidden_of_kin(by, count, kin);
     if (json != NULL) {
         mr_hidden_take(next, json);
     }
     free(json);
     return next;
+}
+
+static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
+                                      uint32_t count)
+{
+    return next_of_kin(before, by, count, NULL);
 }
 
 /* Before the first row two columns have swapped their names, or one was renamed; in the same
@@ -422,12 +436,15 @@ static void test_hidden_learn(void **state)
 {
     (void)state;
     for (int later = 0; later < 2; later++) {
-        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        struct mr_kin *kin = mr_kin_new();
+        const struct mr_origin of = {.oid = 1, .schema = "public", .table = "users"};
+        mr_kin_note(kin, 3, &of);
+        struct mr_hidden *hidden = hidden_of_kin(rules, MR_ARRAY_LEN(rules), kin);
         learn(hidden, 1, "users", NULL);
         learn(hidden, 2, "others", NULL);
         learn(hidden, 3, "spring", "users");
         if (later) {
-            struct mr_hidden *next = next_process(hidden, rules, MR_ARRAY_LEN(rules));
+            struct mr_hidden *next = next_of_kin(hidden, rules, MR_ARRAY_LEN(rules), kin);
             mr_hidden_free(hidden);
             hidden = next;
         }
@@ -443,6 +460,7 @@ static void test_hidden_learn(void **state)
             look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
             MR_OK);
         mr_hidden_free(hidden);
+        mr_kin_free(kin);
     }
 }
 
@@ -486,7 +504,7 @@ static void test_hidden_learn_is_not_seen(void **state)
     mr_hidden_free(hidden);
 }
 
-/* What was seen of a table counts for as long as all rules about it are there. */
+/* What was hidden counts until no rule hides its name there any more. */
 static void test_hidden_take_with_other_rules(void **state)
 {
     (void)state;
@@ -494,27 +512,134 @@ static void test_hidden_take_with_other_rules(void **state)
         .action = MR_COLUMN_MASK,
         .table = {.schema = {.text = "public"}, .table = {.text = "items"}},
         .column = {.text = "x"}};
-    struct mr_column_rule both = rules[0], wider = rules[0];
+    char reason[100];
+    struct mr_regex *regex = mr_regex_new("email|phone", reason, sizeof(reason));
+    struct mr_column_rule both = rules[0], longer = rules[0], wider = rules[0], all = rules[0];
     both.column.text = "mail";
-    wider.length = 3;
+    longer.length = 3;
+    wider.column = (struct mr_pattern){.text = "email|phone", .regex = regex};
+    all.action = MR_COLUMN_EXCLUDE;
+    all.column.text = NULL;
     const struct {
         struct mr_column_rule rules[2];
         uint32_t count;
         mr_status expected; /* of "mail" without a rule */
     } cases[] = {
-        {{rules[0], other}, 2, MR_ERR_POISON},
-        {{other, rules[0]}, 2, MR_ERR_POISON},
-        {{rules[0], both}, 2, MR_ERR_POISON},
-        {{wider}, 1, MR_ERR_POISON},
+        {{rules[0], other}, 2, MR_ERR_POISON}, {{other, rules[0]}, 2, MR_ERR_POISON},
+        {{rules[0], both}, 2, MR_ERR_POISON},  {{longer}, 1, MR_ERR_POISON},
+        {{wider}, 1, MR_ERR_POISON},           {{all}, 1, MR_ERR_POISON},
         {{other}, 1, MR_OK},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_hidden *before = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        const struct mr_column_rule before_rules[] = {rules[0], other};
+        struct mr_hidden *before = hidden_by(MR_UNMATCHED_STOP, before_rules, 2);
         assert_int_equal(look_numbered(before, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
         struct mr_hidden *hidden = next_process(before, cases[i].rules, cases[i].count);
-        assert_int_equal(look_numbered(hidden, TEXTS("id", "mail"), TEXTS("id", "mail")),
-                         cases[i].expected);
+        if (cases[i].expected != MR_OK) { /* and back */
+            struct mr_hidden *then = hidden;
+            hidden = next_process(then, before_rules, 2);
+            mr_hidden_free(then);
+        }
+        if (look_numbered(hidden, TEXTS("id", "mail"), TEXTS("id", "mail")) != cases[i].expected) {
+            fail_msg("case %zu", i);
+        }
         mr_hidden_free(before);
+        mr_hidden_free(hidden);
+    }
+    mr_regex_free(regex);
+}
+
+/* It was renamed while rules hid both names; then the one of before is not needed any more. */
+static void test_hidden_take_under_the_last_name(void **state)
+{
+    (void)state;
+    struct mr_column_rule both[] = {rules[0], rules[0]};
+    both[1].column.text = "mail";
+    struct mr_hidden *before = hidden_by(MR_UNMATCHED_STOP, both, 2);
+    assert_int_equal(look_numbered(before, TEXTS("id", "email"), TEXTS("id", "-email")),
+                     MR_ERR_POISON); /* no column is "mail" */
+    mr_hidden_free(before);
+    before = hidden_by(MR_UNMATCHED_STOP, rules, 1);
+    assert_int_equal(look_numbered(before, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+    assert_int_equal(look_numbered(before, TEXTS("id", "mail"), TEXTS("id", "-mail")), MR_OK);
+    struct mr_hidden *hidden = next_process(before, &both[1], 1);
+    assert_int_equal(look_numbered(hidden, TEXTS("id", "post"), TEXTS("id", "post")),
+                     MR_ERR_POISON);
+    mr_hidden_free(before);
+    mr_hidden_free(hidden);
+}
+
+/* What a partition had hidden by a rule of its table stays known, too, under names with dots. */
+static void test_hidden_take_of_a_partition(void **state)
+{
+    (void)state;
+    struct mr_kin *kin = mr_kin_new();
+    const struct mr_origin origin = {.oid = 1, .schema = "public", .table = "users"};
+    mr_kin_note(kin, 2, &origin);
+    struct mr_relation view = {
+        .oid = 2, .table = "spr.ing", .origins = &origin, .origin_count = 1};
+    struct mr_hidden *before = hidden_of_kin(rules, MR_ARRAY_LEN(rules), kin);
+    assert_int_equal(look_view(before, &view, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+    struct mr_hidden *hidden = next_of_kin(before, rules, MR_ARRAY_LEN(rules), kin);
+    mr_hidden_free(before);
+    view.origin_count = 0;
+    assert_int_equal(look_view(hidden, &view, TEXTS("id", "mail"), TEXTS("id", "mail")),
+                     MR_ERR_POISON);
+    mr_hidden_free(hidden);
+    mr_kin_free(kin);
+}
+
+/* Rows of a partition that come as its table's: what was hidden of it, by its number, and what the
+ * rules hide of it, or of another table that it was of. */
+static void test_hidden_look_part(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part, *of;
+        const char *attributes[3], *columns[3]; /* of the partition */
+        bool hides[2];                          /* id, mail of the table */
+        mr_status expected;
+    } cases[] = {
+        {"people_1", NULL, {"id", "mail", ""}, {"id", "mail", ""}, {false, false}, MR_ERR_POISON},
+        {"people_1", NULL, {"id", "mail", ""}, {"id", "mail", ""}, {false, true}, MR_OK},
+        {"people_1", NULL, {"mail", "id", ""}, {"mail", "id", ""}, {false, true}, MR_ERR_POISON},
+        {"people_1", NULL, {"mail", "id", ""}, {"mail", "id", ""}, {true, false}, MR_OK},
+        /* A list of columns is the table's, and names what the partition has at those numbers. */
+        {"people_1", NULL, {"id", "mail", ""}, {"id", ""}, {false, false}, MR_ERR_POISON},
+        {"others", NULL, {"id", "mail", ""}, {"id", "mail", ""}, {false, true}, MR_OK},
+        {"others", "users", {"id", "mail", ""}, {"id", "mail", ""}, {false, false}, MR_ERR_POISON},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+        struct mr_column columns[2] = {0}, of_root[] = {{.name = "id"}, {.name = "mail"}};
+        struct mr_attribute attributes[2];
+        const struct mr_origin origin = {
+            .oid = 1, .schema = "public", .table = cases[i].of, .numbers = ""};
+        struct mr_relation part = {.oid = strcmp(cases[i].part, "others") == 0 ? 3 : 1,
+                                   .schema = "public",
+                                   .table = cases[i].part,
+                                   .columns = columns,
+                                   .attributes = attributes,
+                                   .origins = &origin,
+                                   .origin_count = cases[i].of != NULL};
+        for (; cases[i].columns[part.column_count][0] != '\0'; part.column_count++) {
+            columns[part.column_count].name = cases[i].columns[part.column_count];
+        }
+        for (; cases[i].attributes[part.attribute_count][0] != '\0'; part.attribute_count++) {
+            attributes[part.attribute_count] = (struct mr_attribute){
+                part.attribute_count + 1, cases[i].attributes[part.attribute_count]};
+        }
+        const struct mr_relation root = {.oid = 9,
+                                         .schema = "public",
+                                         .table = "people",
+                                         .columns = of_root,
+                                         .column_count = MR_ARRAY_LEN(of_root)};
+        struct mr_error error;
+        if (mr_hidden_look_part(hidden, &root, &part, NULL, cases[i].hides, &error) !=
+            cases[i].expected) {
+            fail_msg("case %zu", i);
+        }
         mr_hidden_free(hidden);
     }
 }
@@ -524,7 +649,7 @@ static void test_hidden_format_is_bounded(void **state)
 {
     (void)state;
     struct mr_column_rule all = rules[0];
-    all.table.table.text = "*";
+    all.table.table.text = NULL;
     struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, &all, 1);
     assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
     for (uint32_t oid = 2; oid < 2000; oid++) {
@@ -552,6 +677,9 @@ int main(void)
         cmocka_unit_test(test_hidden_learn_what_rules_leave_out),
         cmocka_unit_test(test_hidden_learn_is_not_seen),
         cmocka_unit_test(test_hidden_take_with_other_rules),
+        cmocka_unit_test(test_hidden_take_under_the_last_name),
+        cmocka_unit_test(test_hidden_take_of_a_partition),
+        cmocka_unit_test(test_hidden_look_part),
         cmocka_unit_test(test_hidden_format_is_bounded),
         cmocka_unit_test(test_hidden_look_numbers_stay),
         cmocka_unit_test(test_hidden_look_swapped),

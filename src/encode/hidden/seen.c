@@ -24,52 +24,15 @@ static uint64_t hash_rule(uint64_t hash, const struct mr_column_rule *rule)
     return add_rule_text(hash, rule->topic);
 }
 
-void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules)
+void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules,
+                  struct mr_kin *kin)
 {
     uint64_t hash = MR_HASH_BEGIN;
-    *tables = (struct mr_seen_tables){.rules = *rules};
+    *tables = (struct mr_seen_tables){.rules = *rules, .kin = kin};
     for (uint32_t i = 0; i < tables->rules.count; i++) {
         hash = hash_rule(hash, &tables->rules.items[i]);
     }
     snprintf(tables->mark, sizeof(tables->mark), "%" PRIx64, hash);
-}
-
-static uint32_t mark_of_rule(const struct mr_column_rule *rule)
-{
-    uint64_t hash = hash_rule(MR_HASH_BEGIN, rule);
-    return (uint32_t)(hash ^ hash >> 32);
-}
-
-/* The marks of the rules about it, or about what it is a partition of; the caller's. */
-static char *rule_marks(const struct mr_seen_tables *tables, const struct mr_relation *relation)
-{
-    struct mr_text marks = {0};
-    mr_text_string(&marks, "");
-    for (uint32_t i = 0; i < tables->rules.count; i++) {
-        const struct mr_column_rule *rule = &tables->rules.items[i];
-        if (mr_column_rule_is_about(rule, rule->topic, relation)) {
-            mr_text_format(&marks, marks.len == 0 ? "%" PRIx32 : " %" PRIx32, mark_of_rule(rule));
-        }
-    }
-    return marks.data;
-}
-
-/* Whether all of these rules are there still. */
-static bool has_rules(const struct mr_seen_tables *tables, const char *marks)
-{
-    for (const char *at = marks; *at != '\0';) {
-        char *end;
-        uint32_t mark = (uint32_t)strtoul(at, &end, 16);
-        uint32_t i = 0;
-        while (i < tables->rules.count && mark_of_rule(&tables->rules.items[i]) != mark) {
-            i++;
-        }
-        if (end == at || i == tables->rules.count) {
-            return false;
-        }
-        at = *end == ' ' ? end + 1 : end;
-    }
-    return true;
 }
 
 static void seen_free(struct mr_seen *seen)
@@ -85,7 +48,6 @@ static void seen_free(struct mr_seen *seen)
     free(seen->hides);
     free(seen->name);
     free(seen->topic);
-    free(seen->rules);
     *seen = (struct mr_seen){0};
 }
 
@@ -190,10 +152,13 @@ static void drop_oldest_seen(struct mr_seen_tables *tables, const char *name, co
     }
 }
 
+/* Under the name that it was hidden under last. */
 static void add_seen_number(struct mr_seen *seen, uint32_t number, const char *name)
 {
     for (uint32_t i = 0; i < seen->number_count; i++) {
         if (seen->numbers[i].number == number) {
+            free(seen->numbers[i].name);
+            seen->numbers[i].name = MR_STRDUP(name);
             return;
         }
     }
@@ -202,7 +167,7 @@ static void add_seen_number(struct mr_seen *seen, uint32_t number, const char *n
         (struct mr_seen_number){.number = number, .name = MR_STRDUP(name)};
 }
 
-/* Once hidden, a column stays so whatever its name: that of before goes on. */
+/* Once hidden, a column stays so whatever its name. */
 static void number_seen(struct mr_seen *made, const struct mr_seen *before,
                         const struct mr_places *places)
 {
@@ -256,9 +221,8 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
         made.columns[i] = MR_STRDUP(now->columns[i].name);
         made.hides[i] = hides[i];
     }
-    made.rules = rule_marks(tables, now);
-    number_seen(&made, seen == NULL ? &(struct mr_seen){0} : seen, places);
     number_origins(tables, &made, now);
+    number_seen(&made, seen == NULL ? &(struct mr_seen){0} : seen, places);
     if (seen == NULL) {
         drop_oldest_seen(tables, name, topic);
         MR_GROW(tables->items, tables->room, tables->count + 1);
@@ -298,17 +262,6 @@ static void add_numbers(cJSON *all, const struct mr_seen *seen)
     }
 }
 
-/* The marks of its rules, after a sign for one that was learned; "": they are not known. */
-static void add_table_rules(cJSON *all, const struct mr_seen *seen)
-{
-    MR_TEXT(text);
-    mr_text_string(&text, "");
-    if (seen->rules != NULL) {
-        mr_text_format(&text, "%c%s", seen->is_learned ? '~' : '=', seen->rules);
-    }
-    cJSON_AddItemToArray(all, cJSON_CreateString(text.data));
-}
-
 static char *format_seen(const struct mr_seen_tables *tables, bool with_learned)
 {
     cJSON *json = cJSON_CreateObject();
@@ -321,7 +274,7 @@ static char *format_seen(const struct mr_seen_tables *tables, bool with_learned)
         if (with_learned || !seen->is_learned) {
             add_seen(items, seen);
             add_numbers(numbers, seen);
-            add_table_rules(rules, seen);
+            cJSON_AddItemToArray(rules, cJSON_CreateString(seen->is_learned ? "~" : "="));
         }
     }
     char *text = cJSON_PrintUnformatted(json);
@@ -375,6 +328,44 @@ static void take_numbers(struct mr_seen *seen, const cJSON *numbers)
     }
 }
 
+/* Whether a rule of now hides a column of that name there, or in what the table was a partition of.
+ * A name may have dots. */
+static bool is_hidden_now(const struct mr_seen_tables *tables, const struct mr_seen *seen,
+                          const char *column)
+{
+    struct mr_origins origins = {0};
+    bool is_hidden = false;
+    (void)mr_kin_find(tables->kin, seen->oid, &origins);
+    for (char *dot = strchr(seen->name, '.'); dot != NULL && !is_hidden;
+         dot = strchr(dot + 1, '.')) {
+        *dot = '\0';
+        const struct mr_relation table = {.schema = seen->name,
+                                          .table = dot + 1,
+                                          .origins = origins.items,
+                                          .origin_count = origins.count};
+        is_hidden = mr_column_rules_hide(&tables->rules, seen->topic, &table, column, false);
+        *dot = '.';
+    }
+    return is_hidden;
+}
+
+/* What no rule hides any more somebody has decided to show. */
+static void drop_decided(const struct mr_seen_tables *tables, struct mr_seen *seen)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < seen->count; i++) {
+        seen->hides[i] = seen->hides[i] && is_hidden_now(tables, seen, seen->columns[i]);
+    }
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        if (is_hidden_now(tables, seen, seen->numbers[i].name)) {
+            seen->numbers[kept++] = seen->numbers[i];
+        } else {
+            free(seen->numbers[i].name);
+        }
+    }
+    seen->number_count = kept;
+}
+
 static void take_seen(struct mr_seen_tables *tables, const cJSON *table, const cJSON *numbers,
                       const cJSON *rules)
 {
@@ -395,14 +386,18 @@ static void take_seen(struct mr_seen_tables *tables, const cJSON *table, const c
                            .topic = MR_STRDUP(cJSON_GetArrayItem(table, 2)->valuestring),
                            .columns = MR_NEW_ARRAY(char *, (size_t)size),
                            .hides = MR_NEW_ARRAY(bool, (size_t)size),
-                           .is_learned = marks[0] == '~',
-                           .rules = marks[0] == '\0' ? NULL : MR_STRDUP(marks + 1)};
+                           .is_learned = marks[0] == '~'};
     const cJSON *column = cJSON_GetArrayItem(table, 3);
     for (; column != NULL; column = column->next) {
         seen.columns[seen.count] = MR_STRDUP(column->valuestring + 1);
         seen.hides[seen.count++] = column->valuestring[0] == '-';
     }
     take_numbers(&seen, numbers);
+    drop_decided(tables, &seen);
+    if (seen.number_count == 0 && !hides_any(seen.hides, seen.count)) {
+        seen_free(&seen);
+        return;
+    }
     MR_GROW(tables->items, tables->room, tables->count + 1);
     tables->items[tables->count++] = seen;
 }
@@ -413,27 +408,16 @@ static const cJSON *stored_list(const cJSON *object, const char *name)
     return list == NULL ? NULL : list->child; /* an older millrace has none */
 }
 
-/* Of an older millrace the rules of each table are not known: all must be as they were. */
-static bool rules_are_there(const struct mr_seen_tables *tables, const cJSON *rules)
-{
-    return cJSON_IsString(rules) && rules->valuestring[0] != '\0' &&
-           has_rules(tables, rules->valuestring + 1);
-}
-
 void mr_seen_take(struct mr_seen_tables *tables, const char *json)
 {
     cJSON *object = cJSON_Parse(json);
-    const cJSON *mark = cJSON_GetObjectItemCaseSensitive(object, "rules");
     const cJSON *numbers = stored_list(object, "numbers");
     const cJSON *rules = stored_list(object, "table_rules");
     const cJSON *table;
-    bool is_same = cJSON_IsString(mark) && strcmp(mark->valuestring, tables->mark) == 0;
     forget_all(tables);
     cJSON_ArrayForEach(table, cJSON_GetObjectItemCaseSensitive(object, "tables"))
     {
-        if (is_same || rules_are_there(tables, rules)) {
-            take_seen(tables, table, numbers, rules);
-        }
+        take_seen(tables, table, numbers, rules);
         numbers = numbers == NULL ? NULL : numbers->next;
         rules = rules == NULL ? NULL : rules->next;
     }

@@ -7,9 +7,10 @@
 
 #include "base/text.h"
 #include "encode/column_rules.h"
+#include "event/kin.h"
 #include "event/places.h"
 
-/* A column that was hidden once, by the number that only it has, and the name that it had then. */
+/* A column that was hidden once, by the number that only it has, and the name that it had last. */
 struct mr_seen_number {
     uint32_t number;
     char *name;
@@ -25,13 +26,12 @@ struct mr_seen {
     uint32_t number_count, number_room;
     bool is_numbered; /* those that are hidden are all among them */
     bool is_learned;  /* from the catalog: the stream has brought nothing of it */
-    char *rules;      /* their marks, of those that are about it, with spaces between; NULL: an
-                         older millrace has not stored them */
 };
 
 struct mr_seen_tables {
     struct mr_column_rules rules;
-    char mark[24]; /* of the rules */
+    char mark[24];      /* of the rules: an older millrace asks for it */
+    struct mr_kin *kin; /* the caller's; NULL: none */
     struct mr_seen *items;
     uint32_t count, room;
     char *stored;      /* as it is stored; NULL: it is too much, or */
@@ -39,7 +39,8 @@ struct mr_seen_tables {
     bool was_too_much;
 };
 
-void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules);
+void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules,
+                  struct mr_kin *kin);
 void mr_seen_done(struct mr_seen_tables *tables);
 
 /* By its OID, or by its name (NULL: not) the one that was seen last; NULL: none. */

@@ -23,7 +23,7 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     if (!is_of_rows) {
         MR_TRY(mr_pg_attributes_tell(conn, options, &catalog->captured, ret_error));
     } else if (options->hides_columns) {
-        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, options, NULL, ret_error));
+        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, NULL, ret_error));
     }
     return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
@@ -34,7 +34,8 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_key_order_done(&catalog->order);
     mr_pg_captured_done(&catalog->captured);
     mr_by_oid_done(&catalog->types);
-    mr_pg_attributes_done(&catalog->attributes);
+    mr_pg_attributes_done(&catalog->attributes[0]);
+    mr_pg_attributes_done(&catalog->attributes[1]);
     mr_pg_parts_done(&catalog->parts);
     mr_text_done(&catalog->parent_columns);
 }
@@ -129,11 +130,9 @@ static mr_status describe_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *
         return ask_type(catalog, conn, ret_error);
     }
     if (question->kind == MR_PG_ASK_COLUMNS) {
-        char schema[sizeof(question->table)];
-        struct mr_pg_described described = described_of(question, schema);
-        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, catalog->options, &described, ret_error));
-        return mr_pg_attributes_ask(&catalog->attributes, conn, question->oid,
-                                    &question->transaction, ret_error);
+        catalog->attributes_last ^= 1;
+        return mr_pg_attributes_ask(&catalog->attributes[catalog->attributes_last], conn,
+                                    question->oid, &question->transaction, ret_error);
     }
     if (question->kind == MR_PG_ASK_KEY) {
         MR_TRY(
@@ -331,7 +330,6 @@ static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_trans
 static mr_status find_attributes(struct mr_pg_catalog *catalog,
                                  const struct mr_transaction *transaction, struct mr_relation *view)
 {
-    const struct mr_pg_attributes *known = &catalog->attributes;
     if (!catalog->options->hides_columns) {
         return MR_OK;
     }
@@ -339,13 +337,16 @@ static mr_status find_attributes(struct mr_pg_catalog *catalog,
         mr_pg_parts_find(&catalog->parts, view);
         return MR_OK;
     }
-    if (known->oid != view->oid || known->lsn != transaction->commit_lsn) {
-        return describe_leave(catalog, MR_PG_ASK_COLUMNS, transaction, view, NULL);
+    for (uint32_t i = 0; i < MR_ARRAY_LEN(catalog->attributes); i++) {
+        const struct mr_pg_attributes *known = &catalog->attributes[i];
+        if (known->oid == view->oid && known->lsn == transaction->commit_lsn) {
+            view->attributes = known->items;
+            view->attribute_count = known->count;
+            catalog->attributes_last = i;
+            return MR_OK;
+        }
     }
-    view->attributes = known->items;
-    view->attribute_count = known->count;
-    mr_pg_parts_find(&catalog->parts, view);
-    return MR_OK;
+    return describe_leave(catalog, MR_PG_ASK_COLUMNS, transaction, view, NULL);
 }
 
 static mr_status describe_ours(struct mr_pg_catalog *catalog,
@@ -385,9 +386,7 @@ mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg
                        view->table);
     }
     if (catalog->options->hides_columns) {
-        const struct mr_pg_described table = {
-            .oid = view->oid, .schema = view->schema, .table = view->table};
-        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, catalog->options, &table, ret_error));
+        MR_TRY(mr_pg_parts_read(&catalog->parts, conn, &view->oid, ret_error));
     }
     mr_status status;
     while ((status = describe_ours(catalog, &now, view, ret_error)) == MR_FULL) {

@@ -22,6 +22,12 @@ static bool was_partition(const struct mr_captured_table *table)
     return table != NULL && (table->kind == MR_PG_PARTITION || table->kind == MR_PG_FORMER);
 }
 
+/* A partitioned table is a root of its own. */
+static bool has_other_root(const struct mr_captured_table *table)
+{
+    return table->root != 0 && table->root != table->oid;
+}
+
 /* One that is there stays as it is. */
 static void keep_root(struct mr_pg_captured *captured, uint32_t oid, const char *schema,
                       const char *table)
@@ -57,12 +63,6 @@ static mr_status pg_captured_take_table(void *context, const struct mr_pg_result
         mr_kin_note(reading->kin, oid, &origin);
     }
     return MR_OK;
-}
-
-/* A partitioned table is a root of its own. */
-static bool has_other_root(const struct mr_captured_table *table)
-{
-    return table->root != 0 && table->root != table->oid;
 }
 
 /* What this process has seen as a partition, and is none now. */
@@ -140,8 +140,8 @@ bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid
         return table->is_alone && !covers;
     case MR_PG_FORMER:
         return table->until == 0 || (transaction->commit_lsn >= table->until && !covers);
-    default:
-        return !covers || !table->is_settled;
+    default: /* a pattern may list partitions, too */
+        return !covers || !(table->is_settled || has_other_root(table));
     }
 }
 
