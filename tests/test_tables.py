@@ -690,6 +690,36 @@ def test_a_column_that_is_renamed_before_any_row_is_never_shown(database, millra
     assert database.topic("users") not in database.topics() and database.topic("people") not in database.topics()
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_hidden_column_that_goes_before_any_row_stops_nothing(database, millrace, topic, lives):
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("public.*",), columns__mask='["public.users:email=8"]').start().streaming()
+    emptied(database)
+    if not lives:
+        assert process.stop() == 0
+    database.run("ALTER TABLE users DROP email")
+    database.run("INSERT INTO users VALUES (1, 'seen')")
+    if not lives:
+        process.start().streaming()
+    assert topic(database.topic("users")).take(1)[0].json["after"] == {"id": 1, "note": "seen"}
+    assert process.stop() == 0
+
+
+def test_hidden_columns_of_many_tables_are_known_at_the_next_start(database, millrace, topic):
+    """Too many for the names of all their columns to be stored."""
+    more = "".join(f" || ', t' || i || '_of_the_columns_of_it_{n} text'" for n in range(20))
+    database.run("DO $$ BEGIN FOR i IN 1..110 LOOP EXECUTE 'CREATE TABLE t' || i || ' (id int PRIMARY KEY, email text'" + more + " || ')'; END LOOP; END $$")
+    process = millrace(tables=("public.*",), columns__mask='["*.*:email=8"]').start().streaming()
+    database.run("DO $$ BEGIN FOR i IN 1..110 LOOP EXECUTE 'INSERT INTO t' || i || ' VALUES (1, ''hidden'')'; END LOOP; END $$")
+    emptied(database)
+    assert process.stop() == 0 and not process.log("columns_not_stored")
+    database.run("ALTER TABLE t75 RENAME email TO mail")
+    database.run("INSERT INTO t1 (id, email) VALUES (2, 'hidden'); INSERT INTO t75 (id, mail) VALUES (2, 'hidden')")
+    assert process.start().ended(60) == 65
+    assert 'column "email"' in process.log("stopped")[-1]["message"]
+    assert "hidden" not in "".join(record.value for name in ("t1", "t75") for record in topic(database.topic(name)).read())
+
+
 def test_a_hidden_column_that_goes_stops_nothing(database, millrace, topic):
     """What is dropped shows nothing, nor does a column that is added. Both names in one rule fit before and after."""
     database.run("CREATE TABLE users (id int PRIMARY KEY, email text, phone text)")

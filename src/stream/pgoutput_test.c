@@ -1020,7 +1020,7 @@ static void take_parted(void *context, const struct mr_relation *partition,
 }
 
 static mr_status on_part(void *context, const struct mr_relation *root,
-                           const struct mr_relation *part, struct mr_error *ret_error)
+                         const struct mr_relation *part, struct mr_error *ret_error)
 {
     struct seen *seen = context;
     seen->parts += root->is_narrowed ? 100 : 1;

@@ -4,13 +4,19 @@
 #include "encode/hidden/seen.h"
 #include "event/relation.h"
 
-enum { LEARNED_MAX = 2000 }; /* each is looked for among all others */
+/* More tables than columns are asked for (pg_attributes.c). */
+enum { LEARNED_MAX = 1000 * 1000 };
 
 struct mr_hidden {
     enum mr_unmatched unmatched;
     struct mr_kin *kin;
     pthread_mutex_t lock;
     struct mr_seen_tables seen;
+    struct mr_index
+        told; /* by OID: all that were learned, also those that have nothing hidden; kept
+                             where some that were seen before are not known (seen.cut) */
+    uint32_t *told_oids;
+    uint32_t told_room;
 };
 
 struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rules *rules,
@@ -28,6 +34,8 @@ void mr_hidden_free(struct mr_hidden *hidden)
 {
     if (hidden != NULL) {
         mr_seen_done(&hidden->seen);
+        mr_index_done(&hidden->told);
+        free(hidden->told_oids);
         pthread_mutex_destroy(&hidden->lock);
         free(hidden);
     }
@@ -126,7 +134,7 @@ static const char *doubtful_of(const struct mr_seen *seen, const struct mr_relat
         shows |= !hides[i];
     }
     for (uint32_t i = 0; shows && i < seen->count; i++) {
-        if (seen->hides[i] && !is_still_hidden(seen, i, now, hides)) {
+        if (seen->hides[i] && (seen->is_partial || !is_still_hidden(seen, i, now, hides))) {
             return seen->columns[i];
         }
     }
@@ -199,10 +207,27 @@ static bool rule_names_any(const struct mr_column_rule *rule, const struct mr_re
     return names;
 }
 
+/* It was there before the table's first row, and was dropped, says the catalog. */
+static bool was_dropped(const struct mr_seen *learned, const struct mr_relation *now,
+                        const char *column)
+{
+    bool was_there = false, is_there = now->attribute_count == 0;
+    for (uint32_t i = 0; learned != NULL && i < learned->number_count; i++) {
+        const struct mr_seen_number *hidden = &learned->numbers[i];
+        bool is_it = strcmp(hidden->name, column) == 0;
+        was_there |= is_it;
+        for (uint32_t a = 0; is_it && a < now->attribute_count; a++) {
+            is_there |= now->attributes[a].number == hidden->number;
+        }
+    }
+    return was_there && !is_there;
+}
+
 /* A rule that names this table, or what it is of, and one column, which the table does not have. */
 static const char *missing_of(const struct mr_hidden *hidden, const struct mr_relation *now,
                               const char *topic)
 {
+    const struct mr_seen *learned = mr_seen_learned(&hidden->seen, now->oid);
     for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
         const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
         bool is_about = rule->action != MR_COLUMN_INCLUDE && !rule->is_unsent &&
@@ -211,7 +236,8 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
                         mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
         uint32_t column;
         if (is_about && rule_names_any(rule, now) &&
-            !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column)) {
+            !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column) &&
+            !was_dropped(learned, now, rule->column.text)) {
             return rule->column.text;
         }
     }
@@ -257,6 +283,51 @@ static const char *lost_of_origin(const struct mr_hidden *hidden, const struct m
         return shown_of(seen, judged.data, origin->numbers, places, hides);
     }
     return by_names && !seen->is_learned ? doubtful_of(seen, now, hides) : NULL;
+}
+
+static bool was_told(const struct mr_hidden *hidden, uint32_t oid)
+{
+    uint32_t number;
+    MR_INDEX_FIND(number, &hidden->told, oid, hidden->told_oids[number] == oid);
+    return number != MR_INDEX_NONE;
+}
+
+/* Whether something of it may have been hidden that is not known any more: it could not be stored,
+ * and the table was altered since. A rule that names it is somebody's decision. */
+static bool is_forgotten(const struct mr_hidden *hidden, const struct mr_relation *now)
+{
+    bool is_about = false, is_named = false;
+    if (hidden->seen.cut == 0 || now->oid > hidden->seen.cut || was_told(hidden, now->oid)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
+        const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
+        is_about |= mr_column_rule_is_about(rule, rule->topic, now);
+        is_named |= mr_pattern_is_name(&rule->table.schema) &&
+                    mr_pattern_is_name(&rule->table.table) &&
+                    rule_names(rule, now->schema, now->table);
+    }
+    return is_about && !is_named;
+}
+
+static mr_status forgotten(const struct mr_hidden *hidden, const struct mr_relation *now,
+                           struct mr_error *ret_error)
+{
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a table was altered while millrace was down, and what the rules for columns hid of "
+               "it before could not be stored; a column that was renamed goes out as it is",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s was altered while millrace was down, and what the rules for "
+                   "columns (columns.*) hid of it before is not known any more, because the stored "
+                   "position can't name so many tables; nothing of it goes out, for a column may "
+                   "have been renamed: add a rule that names this table and all that is to be "
+                   "hidden of it (\"%s.%s:column\"); columns.unmatched = \"warn\" would send its "
+                   "values as they are",
+                   now->schema, now->table, now->schema, now->table);
 }
 
 /* The first column that was hidden, or that a rule names, and may be one that is shown; NULL: none.
@@ -350,8 +421,7 @@ static const char *shown_of_part(const struct mr_hidden *hidden, const struct mr
         uint32_t of_root;
         bool is_key = mr_relation_find_column(root, mr_slice_of(column), &of_root) &&
                       is_of_key(root, of_root);
-        if (!hides[c] &&
-            mr_column_rules_hide(&hidden->seen.rules, topic, part, column, is_key)) {
+        if (!hides[c] && mr_column_rules_hide(&hidden->seen.rules, topic, part, column, is_key)) {
             return column;
         }
     }
@@ -501,10 +571,13 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
     const char *before = NULL;
     MR_HOLD(&hidden->lock);
-    const char *column =
-        judge_hidden(hidden, relation, places, name.data, topic, hides, &before);
+    const char *column = judge_hidden(hidden, relation, places, name.data, topic, hides, &before);
     mr_status status =
         column == NULL ? MR_OK : unmatched(hidden, relation, before, column, ret_error);
+    if (status == MR_OK && mr_seen_find(&hidden->seen, relation->oid, NULL, topic) == NULL &&
+        is_forgotten(hidden, relation)) {
+        status = forgotten(hidden, relation, ret_error);
+    }
     if (status == MR_OK) {
         mr_seen_keep(&hidden->seen, relation, places, name.data, topic, hides);
     }
@@ -512,9 +585,19 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     return status;
 }
 
+static void learn_told(struct mr_hidden *hidden, uint32_t oid)
+{
+    if (hidden->seen.cut != 0 && hidden->told.count < LEARNED_MAX && !was_told(hidden, oid)) {
+        MR_GROW(hidden->told_oids, hidden->told_room, hidden->told.count + 1);
+        hidden->told_oids[hidden->told.count] = oid;
+        mr_index_add(&hidden->told, oid);
+    }
+}
+
 void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
 {
     MR_HOLD(&hidden->lock);
+    learn_told(hidden, relation->oid);
     if (hidden->seen.count >= LEARNED_MAX ||
         mr_seen_find(&hidden->seen, relation->oid, NULL, "") != NULL) {
         return;
@@ -530,7 +613,10 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     struct mr_places places;
     if (mr_places_init(&places, relation) && hides_any) {
-        mr_seen_keep(&hidden->seen, relation, &places, name.data, "", hides)->is_learned = true;
+        struct mr_seen *learned =
+            mr_seen_keep(&hidden->seen, relation, &places, name.data, "", hides);
+        learned->is_learned = true;
+        mr_seen_reduce(learned);
     }
     mr_places_done(&places);
     free(hides);

@@ -43,8 +43,8 @@ mr_status mr_hidden_look_part(struct mr_hidden *hidden, const struct mr_relation
  * it is known before somebody renames that. Its columns have numbers. Of many tables some. */
 void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation);
 
-/* All that was seen, as JSON, the caller's; NULL: nothing is hidden, or it is too much to be
- * stored. */
+/* All that was seen, as JSON, the caller's; NULL: nothing is hidden. What is too much to be stored
+ * the next process does not know: of a table of these that was altered then nothing goes out. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
 /* Takes what `format` said, but for columns whose names no rule of now hides there: that somebody

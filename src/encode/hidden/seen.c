@@ -1,41 +1,19 @@
 #include "encode/hidden/seen.h"
 
-#include <inttypes.h>
-
 #include "base/hash.h"
-#include "base/object.h"
 #include "event/relation.h"
 
-/* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and
- * again under one name some are kept: one that was swapped for another may still be written to. */
-enum { STORED_BYTES_MAX = 64 * 1024, SAME_NAME_MAX = 4 };
-
-static uint64_t add_rule_text(uint64_t hash, const char *text)
-{
-    return mr_hash_add(hash, text == NULL ? "*" : text, text == NULL ? 2 : strlen(text) + 1);
-}
-
-static uint64_t hash_rule(uint64_t hash, const struct mr_column_rule *rule)
-{
-    hash = mr_hash_add(hash, &rule->action, sizeof(rule->action));
-    hash = add_rule_text(hash, rule->table.schema.text);
-    hash = add_rule_text(hash, rule->table.table.text);
-    hash = add_rule_text(hash, rule->column.text);
-    return add_rule_text(hash, rule->topic);
-}
+/* Of tables that are made again and again under one name so many are kept: one that was swapped for
+ * another may still be written to. */
+enum { SAME_NAME_MAX = 64 };
 
 void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules,
                   struct mr_kin *kin)
 {
-    uint64_t hash = MR_HASH_BEGIN;
     *tables = (struct mr_seen_tables){.rules = *rules, .kin = kin};
-    for (uint32_t i = 0; i < tables->rules.count; i++) {
-        hash = hash_rule(hash, &tables->rules.items[i]);
-    }
-    snprintf(tables->mark, sizeof(tables->mark), "%" PRIx64, hash);
 }
 
-static void seen_free(struct mr_seen *seen)
+void mr_seen_free(struct mr_seen *seen)
 {
     for (uint32_t i = 0; i < seen->count; i++) {
         free(seen->columns[i]);
@@ -51,34 +29,71 @@ static void seen_free(struct mr_seen *seen)
     *seen = (struct mr_seen){0};
 }
 
-static void forget_all(struct mr_seen_tables *tables)
+void mr_seen_forget(struct mr_seen_tables *tables)
 {
     for (uint32_t i = 0; i < tables->count; i++) {
-        seen_free(&tables->items[i]);
+        mr_seen_free(&tables->items[i]);
     }
     tables->count = 0;
+    mr_index_clear(&tables->by_oid);
+    mr_index_clear(&tables->by_name);
     tables->is_formatted = false;
 }
 
 void mr_seen_done(struct mr_seen_tables *tables)
 {
-    forget_all(tables);
+    mr_seen_forget(tables);
+    mr_index_done(&tables->by_oid);
+    mr_index_done(&tables->by_name);
     free(tables->items);
     free(tables->stored);
     *tables = (struct mr_seen_tables){0};
 }
 
+static uint64_t hash_name(const char *name)
+{
+    return mr_hash_add(MR_HASH_BEGIN, name, strlen(name));
+}
+
 struct mr_seen *mr_seen_find(const struct mr_seen_tables *tables, uint32_t oid, const char *name,
                              const char *topic)
 {
-    for (uint32_t i = tables->count; i-- > 0;) {
+    const struct mr_index *index = name == NULL ? &tables->by_oid : &tables->by_name;
+    const uint64_t hash = name == NULL ? oid : hash_name(name);
+    struct mr_seen *found = NULL;
+    uint32_t at = 0;
+    for (uint32_t i; (i = mr_index_next(index, hash, &at)) != MR_INDEX_NONE;) {
         struct mr_seen *seen = &tables->items[i];
         bool is_it = name == NULL ? seen->oid == oid : strcmp(seen->name, name) == 0;
-        if (is_it && strcmp(seen->topic, topic) == 0) {
-            return seen;
+        if (is_it && strcmp(seen->topic, topic) == 0 &&
+            (found == NULL || found->order < seen->order)) {
+            found = seen;
         }
     }
-    return NULL;
+    return found;
+}
+
+struct mr_seen *mr_seen_put(struct mr_seen_tables *tables, const struct mr_seen *seen)
+{
+    MR_GROW(tables->items, tables->room, tables->count + 1);
+    mr_index_add(&tables->by_oid, seen->oid);
+    mr_index_add(&tables->by_name, hash_name(seen->name));
+    struct mr_seen *item = &tables->items[tables->count++];
+    *item = *seen;
+    item->order = ++tables->last_order;
+    tables->is_formatted = false;
+    return item;
+}
+
+static void seen_remove(struct mr_seen_tables *tables, struct mr_seen *seen)
+{
+    uint32_t number = (uint32_t)(seen - tables->items);
+    const struct mr_seen *last = &tables->items[tables->count - 1];
+    mr_index_remove(&tables->by_oid, number, seen->oid, last->oid);
+    mr_index_remove(&tables->by_name, number, hash_name(seen->name), hash_name(last->name));
+    mr_seen_free(seen);
+    *seen = *last;
+    tables->count--;
 }
 
 const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid)
@@ -124,7 +139,7 @@ bool mr_seen_numbers_tell(const struct mr_seen *seen, const struct mr_origin *or
     return tell;
 }
 
-static bool hides_any(const bool *hides, uint32_t count)
+bool mr_seen_hides_any(const bool *hides, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (hides[i]) {
@@ -136,24 +151,22 @@ static bool hides_any(const bool *hides, uint32_t count)
 
 static void drop_oldest_seen(struct mr_seen_tables *tables, const char *name, const char *topic)
 {
-    uint32_t same = 0, first = 0;
-    for (uint32_t i = tables->count; i-- > 0;) {
-        const struct mr_seen *seen = &tables->items[i];
+    uint32_t same = 0, at = 0;
+    struct mr_seen *first = NULL;
+    for (uint32_t i;
+         (i = mr_index_next(&tables->by_name, hash_name(name), &at)) != MR_INDEX_NONE;) {
+        struct mr_seen *seen = &tables->items[i];
         if (strcmp(seen->name, name) == 0 && strcmp(seen->topic, topic) == 0) {
             same++;
-            first = i;
+            first = first == NULL || seen->order < first->order ? seen : first;
         }
     }
     if (same >= SAME_NAME_MAX) {
-        seen_free(&tables->items[first]);
-        tables->count--;
-        memmove(&tables->items[first], &tables->items[first + 1],
-                (tables->count - first) * sizeof(*tables->items));
+        seen_remove(tables, first);
     }
 }
 
-/* Under the name that it was hidden under last. */
-static void add_seen_number(struct mr_seen *seen, uint32_t number, const char *name)
+void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name)
 {
     for (uint32_t i = 0; i < seen->number_count; i++) {
         if (seen->numbers[i].number == number) {
@@ -172,13 +185,13 @@ static void number_seen(struct mr_seen *made, const struct mr_seen *before,
                         const struct mr_places *places)
 {
     for (uint32_t i = 0; i < before->number_count; i++) {
-        add_seen_number(made, before->numbers[i].number, before->numbers[i].name);
+        mr_seen_add_number(made, before->numbers[i].number, before->numbers[i].name);
     }
     made->is_numbered = places != NULL;
     for (uint32_t c = 0; places != NULL && c < made->count; c++) {
         uint32_t number = made->hides[c] ? mr_places_number(places, c) : 0;
         if (number != 0) {
-            add_seen_number(made, number, made->columns[c]);
+            mr_seen_add_number(made, number, made->columns[c]);
         }
         made->is_numbered &= !made->hides[c] || number != 0;
     }
@@ -194,7 +207,7 @@ static void number_origins(const struct mr_seen_tables *tables, struct mr_seen *
         for (uint32_t k = 0; tell && k < seen->number_count; k++) {
             uint32_t number = mr_seen_number_in_part(origin->numbers, seen->numbers[k].number);
             if (number != 0) {
-                add_seen_number(made, number, seen->numbers[k].name);
+                mr_seen_add_number(made, number, seen->numbers[k].name);
             }
         }
     }
@@ -206,11 +219,10 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
 {
     struct mr_seen *seen = mr_seen_find(tables, now->oid, NULL, topic);
     bool matters =
-        hides_any(hides, now->column_count) || mr_seen_find(tables, 0, name, topic) != NULL;
+        mr_seen_hides_any(hides, now->column_count) || mr_seen_find(tables, 0, name, topic) != NULL;
     if (seen == NULL && !matters) {
         return NULL;
     }
-    tables->is_formatted = false;
     struct mr_seen made = {.oid = now->oid,
                            .name = MR_STRDUP(name),
                            .topic = MR_STRDUP(topic),
@@ -223,203 +235,24 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
     }
     number_origins(tables, &made, now);
     number_seen(&made, seen == NULL ? &(struct mr_seen){0} : seen, places);
-    if (seen == NULL) {
-        drop_oldest_seen(tables, name, topic);
-        MR_GROW(tables->items, tables->room, tables->count + 1);
-        seen = &tables->items[tables->count++];
-    } else {
-        seen_free(seen);
+    if (seen != NULL) {
+        seen_remove(tables, seen);
     }
-    *seen = made;
-    return seen;
+    drop_oldest_seen(tables, name, topic);
+    return mr_seen_put(tables, &made);
 }
 
-/* Each column's name has a sign before it: - for one that is hidden. */
-static void add_seen(cJSON *tables, const struct mr_seen *seen)
-{
-    cJSON *table = cJSON_CreateArray();
-    cJSON_AddItemToArray(tables, table);
-    cJSON_AddItemToArray(table, cJSON_CreateNumber(seen->oid));
-    cJSON_AddItemToArray(table, cJSON_CreateString(seen->name));
-    cJSON_AddItemToArray(table, cJSON_CreateString(seen->topic));
-    for (uint32_t i = 0; i < seen->count; i++) {
-        MR_TEXT(column);
-        mr_text_format(&column, "%c%s", seen->hides[i] ? '-' : '+', seen->columns[i]);
-        cJSON_AddItemToArray(table, cJSON_CreateString(column.data));
-    }
-}
-
-/* Apart from the tables, so that an older millrace reads those: whether all are there, then numbers
- * and names. */
-static void add_numbers(cJSON *all, const struct mr_seen *seen)
-{
-    cJSON *numbers = cJSON_CreateArray();
-    cJSON_AddItemToArray(all, numbers);
-    cJSON_AddItemToArray(numbers, cJSON_CreateBool(seen->is_numbered));
-    for (uint32_t i = 0; i < seen->number_count; i++) {
-        cJSON_AddItemToArray(numbers, cJSON_CreateNumber(seen->numbers[i].number));
-        cJSON_AddItemToArray(numbers, cJSON_CreateString(seen->numbers[i].name));
-    }
-}
-
-static char *format_seen(const struct mr_seen_tables *tables, bool with_learned)
-{
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "rules", tables->mark);
-    cJSON *items = cJSON_AddArrayToObject(json, "tables");
-    cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
-    cJSON *rules = cJSON_AddArrayToObject(json, "table_rules");
-    for (uint32_t i = 0; i < tables->count; i++) {
-        const struct mr_seen *seen = &tables->items[i];
-        if (with_learned || !seen->is_learned) {
-            add_seen(items, seen);
-            add_numbers(numbers, seen);
-            cJSON_AddItemToArray(rules, cJSON_CreateString(seen->is_learned ? "~" : "="));
-        }
-    }
-    char *text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
-    return text;
-}
-
-/* NULL: too much. What the next process can learn itself gives way. */
-static char *format_bounded(struct mr_seen_tables *tables)
-{
-    for (int with_learned = 1; with_learned >= 0; with_learned--) {
-        char *text = format_seen(tables, with_learned);
-        if (strlen(text) <= STORED_BYTES_MAX) {
-            return text;
-        }
-        free(text);
-    }
-    if (!tables->was_too_much) {
-        tables->was_too_much = true;
-        mr_log(MR_LOG_WARN, "columns_not_stored",
-               "rules for columns hide columns of so many tables that the stored position does not "
-               "name them: a column that is renamed while millrace is down is not noticed, unless "
-               "a rule names table and column",
-               MR_LOG_INT("tables", tables->count));
-    }
-    return NULL;
-}
-
-char *mr_seen_format(struct mr_seen_tables *tables)
-{
-    if (tables->count == 0) {
-        return NULL;
-    }
-    if (!tables->is_formatted) {
-        free(tables->stored);
-        tables->stored = format_bounded(tables);
-        tables->is_formatted = true;
-    }
-    return tables->stored == NULL ? NULL : MR_STRDUP(tables->stored);
-}
-
-static void take_numbers(struct mr_seen *seen, const cJSON *numbers)
-{
-    const cJSON *number = cJSON_GetArrayItem(numbers, 0);
-    seen->is_numbered = cJSON_IsTrue(number);
-    number = number == NULL ? NULL : number->next;
-    for (; number != NULL && number->next != NULL; number = number->next->next) {
-        if (cJSON_IsNumber(number) && cJSON_IsString(number->next)) {
-            add_seen_number(seen, (uint32_t)number->valuedouble, number->next->valuestring);
-        }
-    }
-}
-
-/* Whether a rule of now hides a column of that name there, or in what the table was a partition of.
- * A name may have dots. */
-static bool is_hidden_now(const struct mr_seen_tables *tables, const struct mr_seen *seen,
-                          const char *column)
-{
-    struct mr_origins origins = {0};
-    bool is_hidden = false;
-    (void)mr_kin_find(tables->kin, seen->oid, &origins);
-    for (char *dot = strchr(seen->name, '.'); dot != NULL && !is_hidden;
-         dot = strchr(dot + 1, '.')) {
-        *dot = '\0';
-        const struct mr_relation table = {.schema = seen->name,
-                                          .table = dot + 1,
-                                          .origins = origins.items,
-                                          .origin_count = origins.count};
-        is_hidden = mr_column_rules_hide(&tables->rules, seen->topic, &table, column, false);
-        *dot = '.';
-    }
-    return is_hidden;
-}
-
-/* What no rule hides any more somebody has decided to show. */
-static void drop_decided(const struct mr_seen_tables *tables, struct mr_seen *seen)
+void mr_seen_reduce(struct mr_seen *seen)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < seen->count; i++) {
-        seen->hides[i] = seen->hides[i] && is_hidden_now(tables, seen, seen->columns[i]);
-    }
-    for (uint32_t i = 0; i < seen->number_count; i++) {
-        if (is_hidden_now(tables, seen, seen->numbers[i].name)) {
-            seen->numbers[kept++] = seen->numbers[i];
+        if (seen->hides[i]) {
+            seen->columns[kept] = seen->columns[i];
+            seen->hides[kept++] = true;
         } else {
-            free(seen->numbers[i].name);
+            free(seen->columns[i]);
         }
     }
-    seen->number_count = kept;
-}
-
-static void take_seen(struct mr_seen_tables *tables, const cJSON *table, const cJSON *numbers,
-                      const cJSON *rules)
-{
-    const int size = cJSON_GetArraySize(table);
-    const cJSON *oid = cJSON_GetArrayItem(table, 0);
-    const char *marks = cJSON_IsString(rules) ? rules->valuestring : "";
-    if (size < 3 || !cJSON_IsNumber(oid)) {
-        return;
-    }
-    for (int i = 1; i < size; i++) {
-        const cJSON *text = cJSON_GetArrayItem(table, i);
-        if (!cJSON_IsString(text) || (i >= 3 && text->valuestring[0] == '\0')) {
-            return;
-        }
-    }
-    struct mr_seen seen = {.oid = (uint32_t)oid->valuedouble,
-                           .name = MR_STRDUP(cJSON_GetArrayItem(table, 1)->valuestring),
-                           .topic = MR_STRDUP(cJSON_GetArrayItem(table, 2)->valuestring),
-                           .columns = MR_NEW_ARRAY(char *, (size_t)size),
-                           .hides = MR_NEW_ARRAY(bool, (size_t)size),
-                           .is_learned = marks[0] == '~'};
-    const cJSON *column = cJSON_GetArrayItem(table, 3);
-    for (; column != NULL; column = column->next) {
-        seen.columns[seen.count] = MR_STRDUP(column->valuestring + 1);
-        seen.hides[seen.count++] = column->valuestring[0] == '-';
-    }
-    take_numbers(&seen, numbers);
-    drop_decided(tables, &seen);
-    if (seen.number_count == 0 && !hides_any(seen.hides, seen.count)) {
-        seen_free(&seen);
-        return;
-    }
-    MR_GROW(tables->items, tables->room, tables->count + 1);
-    tables->items[tables->count++] = seen;
-}
-
-static const cJSON *stored_list(const cJSON *object, const char *name)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
-    return list == NULL ? NULL : list->child; /* an older millrace has none */
-}
-
-void mr_seen_take(struct mr_seen_tables *tables, const char *json)
-{
-    cJSON *object = cJSON_Parse(json);
-    const cJSON *numbers = stored_list(object, "numbers");
-    const cJSON *rules = stored_list(object, "table_rules");
-    const cJSON *table;
-    forget_all(tables);
-    cJSON_ArrayForEach(table, cJSON_GetObjectItemCaseSensitive(object, "tables"))
-    {
-        take_seen(tables, table, numbers, rules);
-        numbers = numbers == NULL ? NULL : numbers->next;
-        rules = rules == NULL ? NULL : rules->next;
-    }
-    cJSON_Delete(object);
+    seen->count = kept;
+    seen->is_partial = true;
 }

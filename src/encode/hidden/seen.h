@@ -5,6 +5,7 @@
  * holds a lock. */
 #pragma once
 
+#include "base/index.h"
 #include "base/text.h"
 #include "encode/column_rules.h"
 #include "event/kin.h"
@@ -19,24 +20,28 @@ struct mr_seen_number {
 struct mr_seen {
     uint32_t oid;
     char *name, *topic; /* "schema.table"; "": all its streams */
-    char **columns;     /* all of them, */
+    char **columns;     /* all of them, or those that are hidden (is_partial), */
     bool *hides;        /* and whether that one is hidden */
     uint32_t count;
     struct mr_seen_number *numbers; /* of all that ever were */
     uint32_t number_count, number_room;
+    uint64_t order;   /* of the last versions */
     bool is_numbered; /* those that are hidden are all among them */
-    bool is_learned;  /* from the catalog: the stream has brought nothing of it */
+    bool is_partial;
+    bool is_learned; /* from the catalog: the stream has brought nothing of it */
 };
 
 struct mr_seen_tables {
     struct mr_column_rules rules;
-    char mark[24];      /* of the rules: an older millrace asks for it */
     struct mr_kin *kin; /* the caller's; NULL: none */
     struct mr_seen *items;
     uint32_t count, room;
-    char *stored;      /* as it is stored; NULL: it is too much, or */
+    struct mr_index by_oid, by_name;
+    uint64_t last_order;
+    char *stored;      /* as it is stored, unless */
     bool is_formatted; /* it has changed */
     bool was_too_much;
+    uint32_t cut; /* tables up to this OID may have been seen, and not been stored; 0: none */
 };
 
 void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *rules,
@@ -66,6 +71,21 @@ bool mr_seen_numbers_tell(const struct mr_seen *seen, const struct mr_origin *or
 struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_relation *now,
                              const struct mr_places *places, const char *name, const char *topic,
                              const bool *hides);
+
+/* Forgets columns that are not hidden: by names alone less can be told then. */
+void mr_seen_reduce(struct mr_seen *seen);
+
+/* ---- of the stored form (seen_stored.c) ---- */
+
+bool mr_seen_hides_any(const bool *hides, uint32_t count);
+
+/* Under the name that it was hidden under last. */
+void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name);
+
+/* Takes over what it is made of. */
+struct mr_seen *mr_seen_put(struct mr_seen_tables *tables, const struct mr_seen *seen);
+void mr_seen_free(struct mr_seen *seen);
+void mr_seen_forget(struct mr_seen_tables *tables); /* all */
 
 /* As mr_hidden_format and mr_hidden_take. */
 char *mr_seen_format(struct mr_seen_tables *tables);

@@ -41,12 +41,12 @@ struct mr_pg_catalog {
     struct mr_pg_keys keys;
     struct mr_pg_key_order order;
     struct mr_pg_captured captured;
-    struct mr_by_oid types;             /* pg_types.h */
+    struct mr_by_oid types;                /* pg_types.h */
     struct mr_pg_attributes attributes[2]; /* of tables that were asked for last: of each partition
                                               the stream describes its root first, too */
     uint32_t attributes_last;              /* which of them was needed last */
-    struct mr_pg_parts parts;           /* of one that is copied, or of all */
-    struct mr_origins origins;          /* of the table at hand */
+    struct mr_pg_parts parts;              /* of one that is copied, or of all */
+    struct mr_origins origins;             /* of the table at hand */
     struct mr_pg_question question;
     /* Whose parent was asked for last, and for which transaction. */
     uint32_t parent_oid;

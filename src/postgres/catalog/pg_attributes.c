@@ -143,7 +143,7 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
                    " ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped WHERE ",
                    oids.data);
     mr_sql_add_any_pattern(&sql, options->hiding, options->hiding_count);
-    mr_text_string(&sql, " ORDER BY 1, 4 LIMIT 100000");
+    mr_text_string(&sql, " ORDER BY 1, 4 LIMIT 1000000");
     struct telling *telling = MR_NEW(struct telling);
     telling->listener = &options->columns_at_start;
     telling->kin = options->kin;

@@ -25,7 +25,7 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
                                uint32_t oid, const struct mr_transaction *transaction,
                                struct mr_error *ret_error);
 
-/* Tells `options->columns_at_start` of captured tables that rules for columns name (of 100,000
+/* Tells `options->columns_at_start` of captured tables that rules for columns name (of a million
  * columns at most), but for those of which something was written since: what the stream has of them
  * first is not known. */
 mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -25,8 +25,8 @@ static mr_status take_part(void *context, const struct mr_pg_result *row,
     parts->roots[parts->count] = (uint32_t)mr_pg_result_number(row, 0, PART_ROOT);
     parts->items[parts->count++] =
         (struct mr_table_part){.oid = (uint32_t)mr_pg_result_number(row, 0, PART_OID),
-                         .schema = MR_STRDUP(mr_pg_result_value(row, 0, PART_SCHEMA)),
-                         .table = MR_STRDUP(mr_pg_result_value(row, 0, PART_TABLE))};
+                               .schema = MR_STRDUP(mr_pg_result_value(row, 0, PART_SCHEMA)),
+                               .table = MR_STRDUP(mr_pg_result_value(row, 0, PART_TABLE))};
     return MR_OK;
 }
 
