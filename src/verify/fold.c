@@ -39,6 +39,8 @@ struct mr_fold {
     struct mr_fold_options options;
     struct mr_place first_tombstone; /* of all; before it deletes had none */
     bool has_late;                   /* some event is from before a late column */
+    struct mr_place *came; /* of columns whose values are apart, the first event that has it */
+    uint32_t came_count, came_room;
     bool keeps_all;
 };
 
@@ -145,6 +147,7 @@ void mr_fold_free(struct mr_fold *fold)
         mr_spill_free(fold->rows);
         mr_spill_free(fold->events);
         free(fold->truncates);
+        free(fold->came);
         free(fold);
     }
 }
@@ -186,6 +189,18 @@ mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t c
     return fold_store(fold->rows, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
 
+static void note_column(struct mr_fold *fold, uint32_t column, struct mr_place place)
+{
+    MR_GROW(fold->came, fold->came_room, (size_t)column + 1);
+    while (fold->came_count <= column) {
+        fold->came[fold->came_count++] =
+            (struct mr_place){.commit_lsn = UINT64_MAX, .order = UINT64_MAX};
+    }
+    if (mr_place_compare(place, fold->came[column]) < 0) {
+        fold->came[column] = place;
+    }
+}
+
 mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
                             struct mr_error *ret_error)
 {
@@ -206,7 +221,11 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
         stored.large_count = row->large_count;
     }
     for (uint32_t i = 0; i < stored.large_count; i++) {
-        fold->has_late = fold->has_late || row->large[i].is_absent;
+        const struct mr_verify_large *large = &row->large[i];
+        fold->has_late = fold->has_late || large->is_absent;
+        if (!large->is_absent) {
+            note_column(fold, large->column, event->record.place);
+        }
     }
     if (event->is_tombstone && mr_place_compare(event->record.place, fold->first_tombstone) < 0) {
         fold->first_tombstone = event->record.place;
@@ -307,6 +326,21 @@ static const struct vote *elected(const struct votes *votes, uint32_t column)
     return best;
 }
 
+/* What the row of such an event had in the column when it came: what the catalog says, or else what
+ * most have. NULL: nobody knows. */
+static const struct mr_digest *had_before(const struct comparison *comparison,
+                                          const struct mr_verify_large *absent)
+{
+    const struct vote *vote = elected(&comparison->turns->votes, absent->column);
+    return absent->is_known ? &absent->digest : vote == NULL ? NULL : &vote->value;
+}
+
+/* Whether a column may have come with that value. */
+static bool may_be_default(const struct mr_verify_large *absent, struct mr_digest value)
+{
+    return absent->has_default || mr_digest_equal(absent->digest, value);
+}
+
 static void vote(struct turns *turns, uint32_t column, struct mr_digest value)
 {
     struct votes *votes = &turns->votes;
@@ -324,6 +358,24 @@ static void vote(struct turns *turns, uint32_t column, struct mr_digest value)
     }
 }
 
+/* What the event itself and the others say; each of its absent values is told. */
+static void find_withheld(const struct mr_fold *fold, const struct stored_event *stored,
+                          struct mr_verify_large *large)
+{
+    const struct mr_fold_record *record = &stored->record;
+    bool is_own = record->place.commit_lsn >= fold->options.entered;
+    /* A copy's number, and without a key nobody knows the row's own writer. */
+    bool is_dated = is_own && (stored->is_copied || !fold->options.has_key);
+    for (uint32_t i = 0; i < stored->large_count; i++) {
+        struct mr_verify_large *one = &large[i];
+        bool has_come = one->column < fold->came_count &&
+                        mr_place_compare(fold->came[one->column], record->place) < 0;
+        bool was_there = is_dated && mr_verify_was_there(one->since, one->created, record->xid);
+        one->is_withheld =
+            one->is_absent && (one->is_withheld || was_there || (has_come && !stored->is_older));
+    }
+}
+
 /* Of a table without a key. A row that came before a late column was added went on with what all
  * have in it. */
 static void take_counted(struct comparison *comparison, const struct stored_event *stored,
@@ -331,11 +383,13 @@ static void take_counted(struct comparison *comparison, const struct stored_even
 {
     struct bucket *bucket = &comparison->bucket;
     struct mr_digest sum = stored->sum;
+    bool is_explained = true;
     for (uint32_t i = 0; i < stored->large_count; i++) {
-        bool is_late = large[i].is_absent && !comparison->turns->is_vote;
-        const struct vote *had =
-            is_late ? elected(&comparison->turns->votes, large[i].column) : NULL;
-        sum = had == NULL ? sum : mr_digest_add(sum, had->value);
+        bool is_late =
+            large[i].is_absent && !large[i].is_withheld && !comparison->turns->is_vote;
+        const struct mr_digest *had = is_late ? had_before(comparison, &large[i]) : NULL;
+        sum = had == NULL ? sum : mr_digest_add(sum, *had);
+        is_explained = is_explained && (had == NULL || may_be_default(&large[i], *had));
     }
     const struct place_seen seen = {stored->record.place, sum, stored->is_gone};
     uint64_t hash = seen.place.commit_lsn * 31 + seen.place.order * 2 + seen.is_gone;
@@ -359,6 +413,7 @@ static void take_counted(struct comparison *comparison, const struct stored_even
     entry->is_older = entry->is_older || stored->is_older;
     entry->times += stored->is_gone ? -1 : 1;
     comparison->counts.events++;
+    comparison->counts.undefaulted += !is_explained;
 }
 
 static void take_set(struct bucket *bucket, struct entry *entry, const struct stored_event *stored,
@@ -429,6 +484,7 @@ static void take_event(struct comparison *comparison, const struct stored_event 
         return;
     }
     if (!has_key) {
+        find_withheld(comparison->fold, stored, large);
         take_counted(comparison, stored, large);
         return;
     }
@@ -446,6 +502,7 @@ static void take_event(struct comparison *comparison, const struct stored_event 
     if (stored->is_gone) {
         take_gone(entry, stored);
     } else {
+        find_withheld(comparison->fold, stored, large);
         take_set(bucket, entry, stored, large);
     }
     entry->record = stored->record;
@@ -487,36 +544,38 @@ static enum mr_difference_kind how_it_differs(const struct entry *entry)
     return knows_writer ? MR_DIFFERENCE_ALTERED : MR_DIFFERENCE_STALE;
 }
 
-/* The row's own writer sent the event when the column was there already, so somebody withheld it (a
- * list of the publication, which was altered and altered back). A copy has no writer; of another
- * server's events, before a restore, the writer is another one. One that began after the column was
- * added and wrote before, while the ALTER TABLE waited, is named too: the repair costs it a
- * record. */
+/* The row's own writer sent the event when the column was there already. Of another server's
+ * events, before a restore, the writer is another one. One that began after the column was added
+ * and wrote before, while the ALTER TABLE waited, is named too: the repair costs it a record. */
 static bool is_withheld(const struct entry *entry, const struct mr_verify_large *absent)
 {
     bool is_since = absent->since == 0 || (int32_t)(entry->row_xid - absent->since) > 0;
-    return !entry->is_copied && entry->row_xid == entry->record.xid && is_since;
+    return absent->is_withheld ||
+           (!entry->is_copied && entry->row_xid == entry->record.xid && is_since);
 }
 
 /* What its row has in late columns that its event lacks. Whether that is what the others have;
- * `*ret_is_alone`: there are no others. */
+ * `*ret_is_alone`: there are no others; `*ret_is_explained`: a default may have made it. */
 static bool is_as_others(const struct comparison *comparison, const struct entry *entry,
-                         bool *ret_is_alone)
+                         bool *ret_is_alone, bool *ret_is_explained)
 {
     const struct bucket *bucket = &comparison->bucket;
     *ret_is_alone = false;
+    *ret_is_explained = true;
     for (uint32_t i = 0; i < entry->large.count; i++) {
         const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
         if (!one->is_absent) {
             continue;
         }
         const struct mr_verify_large *of_row = known_in(bucket, &entry->row_large, one->column);
-        const struct vote *had = elected(&comparison->turns->votes, one->column);
+        const struct vote *vote = elected(&comparison->turns->votes, one->column);
+        const struct mr_digest *had = had_before(comparison, one);
         if (of_row == NULL || had == NULL || is_withheld(entry, one) ||
-            !mr_digest_equal(of_row->digest, had->value)) {
+            !mr_digest_equal(of_row->digest, *had)) {
             return false;
         }
-        *ret_is_alone = *ret_is_alone || had->count == 1;
+        *ret_is_alone = *ret_is_alone || (!one->is_known && vote->count == 1);
+        *ret_is_explained = *ret_is_explained && may_be_default(one, *had);
     }
     return true;
 }
@@ -554,7 +613,9 @@ static void vote_of_pair(struct comparison *comparison, struct entry *const entr
         for (uint32_t i = 0; i < entries[k]->large.count; i++) {
             const struct mr_verify_large *one = &bucket->large[entries[k]->large.at + i];
             const struct mr_verify_large *other =
-                one->is_absent ? known_in(bucket, &entries[1 - k]->large, one->column) : NULL;
+                one->is_absent && !one->is_withheld
+                    ? known_in(bucket, &entries[1 - k]->large, one->column)
+                    : NULL;
             if (other != NULL) {
                 vote(comparison->turns, one->column, other->digest);
             }
@@ -618,17 +679,19 @@ static void compare_values(struct comparison *comparison, const struct entry *en
 {
     bool knows;
     bool is_alone;
+    bool is_explained;
     bool is_equal = mr_digest_equal(sum_of_known(&comparison->bucket, entry, &knows), entry->sum) &&
-                    is_as_others(comparison, entry, &is_alone);
+                    is_as_others(comparison, entry, &is_alone, &is_explained);
     if (!is_equal && entry->is_older) {
         comparison->counts.older++;
     } else if (!is_equal) {
         comparison->counts.lacking += entry->lacks;
         differ(comparison, how_it_differs(entry), entry, 1);
     } else {
-        if (!knows) {
+        if (!knows || !is_explained) {
             differ(comparison, MR_DIFFERENCE_UNKNOWN, entry, 1);
         }
+        comparison->counts.undefaulted += knows && !is_explained;
         comparison->counts.alone += is_alone && how_it_differs(entry) == MR_DIFFERENCE_STALE;
     }
 }
@@ -794,6 +857,7 @@ static void fold_add_counts(struct mr_fold_counts *sum, const struct mr_fold_cou
     sum->bare += more->bare;
     sum->lacking += more->lacking;
     sum->alone += more->alone;
+    sum->undefaulted += more->undefaulted;
 }
 
 /* All buckets, by two threads. */

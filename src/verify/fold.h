@@ -15,7 +15,10 @@
  *
  * What rows have in a late column, to which their last events are older, is found out first: one
  * value, the column's default when it was added, which most of them have. A row with another one
- * differs.
+ * differs. So does one whose event lacks a column that the table had by then: somebody withheld it
+ * (a list of the publication, which was altered and altered back). That it had it is said by the
+ * transaction that found it in the catalog, by a later column or an earlier event that has it. A
+ * value that no default explains is unknown.
  *
  * Rows and events may be added by one thread each; what compares has the fold alone, and does it in
  * two threads. */
@@ -77,7 +80,8 @@ enum mr_difference_kind {
     MR_DIFFERENCE_ALTERED, /* it is, and has other values */
     /* the row is gone on both sides, and of delete and tombstone one alone is there */
     MR_DIFFERENCE_TORN,
-    /* none that is known: equal, but for a large value that no event has */
+    /* none that is known: equal, but for a large value that no event has, or that of a late column
+     * without a default */
     MR_DIFFERENCE_UNKNOWN,
     MR_DIFFERENCE_COUNT,
 };
@@ -105,12 +109,14 @@ struct mr_fold_counts {
     uint64_t bare;    /* keys with a delete from before the first tombstone of all */
     uint64_t lacking; /* differences of keys whose last event lacks a column */
     uint64_t alone;   /* rows that alone say what older ones have in a column */
+    uint64_t undefaulted; /* rows with a value that a late column without a default has */
     struct mr_fold_record first_bare; /* one of them, if there is any */
 };
 
 struct mr_fold_options {
     bool has_key;
     bool has_tombstones; /* a delete has one */
+    mr_lsn entered;      /* what is before was another cluster's; 0: nothing was */
 };
 
 struct mr_fold *mr_fold_new(const struct mr_fold_options *options);

@@ -333,7 +333,8 @@ static void test_repeats_of_rows_without_a_key(void **state)
     assert_int_equal(found.count, 0);
 }
 
-static uint32_t late_since = 9; /* the transaction that added the late column */
+static uint32_t late_since = 9;   /* the transaction that added the late column, … */
+static bool late_has_default = true; /* … by which older rows may have a value */
 
 /* A row with a late column; NULL: an event of it is from before that. */
 static struct mr_verify_row late_row(const char *value, const char *late,
@@ -342,6 +343,7 @@ static struct mr_verify_row late_row(const char *value, const char *late,
     struct mr_verify_row of = row(value, late, room);
     room->is_absent = room->is_lost = room->is_unknown;
     room->since = late_since;
+    room->has_default = late_has_default;
     return of;
 }
 
@@ -390,6 +392,70 @@ static void test_a_column_that_was_withheld(void **state)
     late_since = 9;
 }
 
+/* Of two rows that have the same in a column that their events lack. */
+static void test_an_event_of_a_table_that_had_the_column(void **state)
+{
+    (void)state;
+    static const struct {
+        bool is_copied;
+        uint32_t xid; /* of the event; the column came with 9, and the rows' writer was 4 */
+        bool has_default, is_withheld;
+        bool has_come; /* with an earlier event */
+        mr_lsn entered;
+        bool is_known; /* that rows have "same" that are older than the column */
+        enum mr_difference_kind kind;
+        uint32_t found;
+    } cases[] = {
+        {true, 9, true, .found = 0},
+        {true, 10, true, .kind = MR_DIFFERENCE_ALTERED, .found = 2},
+        {true, 10, true, .is_known = true, .kind = MR_DIFFERENCE_ALTERED, .found = 2},
+        {true, 9, false, .is_known = true, .found = 0},
+        {true, 9, false, .kind = MR_DIFFERENCE_UNKNOWN, .found = 2},
+        {true, 10, true, .entered = 2, .found = 0},
+        {false, 10, true, .found = 0}, /* the row's writer was another one */
+        {false, 5, true, .is_withheld = true, .kind = MR_DIFFERENCE_STALE, .found = 2},
+        {false, 5, true, .has_come = true, .kind = MR_DIFFERENCE_STALE, .found = 2},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_fold *fold = mr_fold_new(
+            &(struct mr_fold_options){.has_key = true, .entered = cases[i].entered});
+        struct found found;
+        struct mr_verify_large room;
+        late_has_default = cases[i].has_default;
+        if (cases[i].has_come) {
+            add_late_event(fold, "c", "c", "same", false);
+            add_late_row(fold, "c", 5, "c", "same");
+        }
+        for (int k = 0; k < 2; k++) {
+            const char *key = k == 0 ? "a" : "b";
+            struct mr_verify_row of = late_row(key, NULL, &room);
+            struct mr_verify_large value;
+            (void)late_row(key, "same", &value);
+            room.is_withheld = cases[i].is_withheld;
+            room.is_known = cases[i].is_known;
+            room.digest = cases[i].is_known ? value.digest : room.digest;
+            next++;
+            const struct mr_fold_event event = {
+                .record = {.place = {.commit_lsn = 1, .order = next << 4},
+                           .offset = 1,
+                           .xid = cases[i].xid},
+                .key = digest(key),
+                .row = &of,
+                .is_copied = cases[i].is_copied};
+            assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
+            add_late_row(fold, key, 4, key, "same");
+        }
+        struct mr_cut cut = cut_at(1000);
+        cut.before = 8;
+        struct mr_fold_counts counts = compare_chunks(fold, &cut, 1, &found);
+        assert_int_equal(found.count, cases[i].found);
+        assert_int_equal(counts.differences[cases[i].kind], cases[i].found);
+        bool is_unknown = cases[i].kind == MR_DIFFERENCE_UNKNOWN;
+        assert_int_equal(counts.undefaulted, is_unknown ? cases[i].found : 0);
+    }
+    late_has_default = true;
+}
+
 /* Each digit is a row's value of a late column, which the row's event lacks, or (a letter) has. */
 static struct mr_fold_counts compare_late(const char *rows, const char *wrong, bool has_key,
                                           struct found *found)
@@ -402,10 +468,10 @@ static struct mr_fold_counts compare_late(const char *rows, const char *wrong, b
         bool is_wrong = wrong != NULL && strchr(wrong, rows[i]) != NULL;
         add_late_event(fold, key, key, lacks ? NULL : late, false);
         add_late_row(fold, key, 5, is_wrong ? "wrong" : key, late);
-        if (!has_key && i == 0) { /* a row from before the column goes */
-            add_late_event(fold, key, "gone", NULL, false);
-            add_late_event(fold, key, "gone", rows, true);
-        }
+    }
+    if (!has_key) { /* a row from before the column goes */
+        add_late_event(fold, "gone", "gone", NULL, false);
+        add_late_event(fold, "gone", "gone", rows, true);
     }
     return fold_test_compare(fold, found);
 }
@@ -417,8 +483,9 @@ static void test_late_columns(void **state)
         const char *rows, *wrong;
         uint32_t found, alone;
     } cases[] = {
-        {"111", NULL, 0, 0},    {"11x1y", NULL, 0, 0}, {"1121", NULL, 1, 0},
-        {"1112x2", NULL, 2, 0}, {"11x1y", "x", 1, 0},  {"1", NULL, 0, 0},
+        {"111", NULL, 0, 0},    {"111xy", NULL, 0, 0}, {"1121", NULL, 1, 0},
+        {"11122x", NULL, 2, 0}, {"111xy", "x", 1, 0},  {"1", NULL, 0, 0},
+        {"11x1y", NULL, 1, 0}, /* the column was there already */
     };
     struct found found;
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
@@ -551,6 +618,7 @@ int main(void)
         cmocka_unit_test(test_rows_without_a_key_are_counted),
         cmocka_unit_test(test_repeats_of_rows_without_a_key),
         cmocka_unit_test(test_late_columns),
+        cmocka_unit_test(test_an_event_of_a_table_that_had_the_column),
         cmocka_unit_test(test_a_column_that_was_withheld),
         cmocka_unit_test(test_a_renamed_column_of_rows_without_a_key),
         cmocka_unit_test(test_chunks),

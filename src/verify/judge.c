@@ -115,6 +115,7 @@ static void judge_rest(const struct mr_work *work)
     judge_unsent(work);
     const struct mr_fold_counts *counts = &work->proof->counts;
     const struct mr_strange *strange = &work->strange;
+    bool has_key = work->table.key_count > 0;
     const struct mr_order_counts order = mr_order_end(work->order, work->proof->moment);
     const struct {
         uint64_t count;
@@ -129,10 +130,15 @@ static void judge_rest(const struct mr_work *work)
         {counts->buried, "rows have a tombstone and no delete, which compaction has taken"},
         {counts->unsettled, "rows came while the table was read, after their part of it; the next "
                             "run proves them"},
-        {counts->differences[MR_DIFFERENCE_UNKNOWN],
+        {counts->differences[MR_DIFFERENCE_UNKNOWN] - (has_key ? counts->undefaulted : 0),
          "rows have a large value that no event of their key has; --repair sends them"},
         {counts->older, "rows have a last event of an older form of the table"},
         {counts->twice, "rows share a key with another one"},
+        {counts->undefaulted, has_key
+                                  ? "rows have a value in a column that their last event lacks, "
+                                    "and the column has no default; --repair sends them"
+                                  : "records lack a column that their rows have a value in, and "
+                                    "the column has no default"},
         {counts->alone, "rows are the only ones older than a column, and nothing says what its "
                         "default was"},
     };

@@ -138,7 +138,8 @@ static mr_status take_arguments(int argc, char **argv, struct wish *wish)
 /* Places of the server are compared with positions of records: what the latter are raised by since
  * the stream moved from another cluster. MR_ERR_AUTH: what is stored may not be read, so that is
  * not known. */
-static mr_status take_shift(const struct mr_config *config, int stop_fd, struct mr_error *ret_error)
+static mr_status take_shift(const struct mr_config *config, struct wish *wish, int stop_fd,
+                            struct mr_error *ret_error)
 {
     struct mr_kafka_stored stored;
     if (config->sink_kind != MR_SINK_KAFKA || config->kafka.state_topic == NULL) {
@@ -146,6 +147,7 @@ static mr_status take_shift(const struct mr_config *config, int stop_fd, struct 
     }
     MR_TRY(mr_kafka_look_at_stored(&config->kafka, stop_fd, &stored, ret_error));
     mr_lsn_shift = stored.state.identity.moved.shift;
+    wish->options.entered = stored.state.identity.moved.entered;
     mr_checkpoint_done(&stored.state);
     return MR_OK;
 }
@@ -162,22 +164,22 @@ static void confine(struct mr_config *config, const char *figures)
 }
 
 /* It was to end: that is no failure. */
-static mr_status verify_every(struct mr_config *config, const struct wish *wish, int stop_fd,
+static mr_status verify_every(struct mr_config *config, struct wish *wish, int stop_fd,
                               struct mr_error *ret_error)
 {
     const struct mr_every_options every = {.interval_ms = wish->every_ms, .figures = wish->figures};
     confine(config, wish->figures);
-    MR_TRY(take_shift(config, stop_fd, ret_error));
+    MR_TRY(take_shift(config, wish, stop_fd, ret_error));
     mr_status status = mr_verify_every(config, &wish->options, &every, stop_fd, stdout, ret_error);
     return status == MR_AGAIN ? MR_OK : status;
 }
 
 /* The verdict is the exit code where there is one. */
-static int verify_once(const struct mr_config *config, const struct wish *wish, int stop_fd)
+static int verify_once(const struct mr_config *config, struct wish *wish, int stop_fd)
 {
     struct mr_error error = {0};
     enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
-    mr_status status = take_shift(config, stop_fd, &error);
+    mr_status status = take_shift(config, wish, stop_fd, &error);
     status = MR_THEN(status, mr_verify(config, &wish->options, stop_fd, stdout, &verdict, &error));
     int code = mr_verify_exit_code(verdict);
     if (status == MR_AGAIN) {
@@ -190,7 +192,7 @@ static int verify_once(const struct mr_config *config, const struct wish *wish, 
     return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
 }
 
-static int verify_main_run(struct mr_config *config, const struct wish *wish)
+static int verify_main_run(struct mr_config *config, struct wish *wish)
 {
     struct mr_error error = {0};
     int stop_fd = mr_thread_signals(false);

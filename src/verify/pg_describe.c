@@ -56,6 +56,8 @@ enum described {
     DESCRIBED_IS_ARRAY,
     DESCRIBED_MODIFIER, /* … up to here */
     DESCRIBED_SINCE,
+    DESCRIBED_CREATED,
+    DESCRIBED_HAS_DEFAULT,
     DESCRIBED_COUNT,
 };
 
@@ -79,7 +81,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
                              const struct mr_verify_listed *listed,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbbsisbbsn", 0,
+    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbbsisbbsnnb", 0,
                                              MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     mr_text_string(
@@ -105,8 +107,15 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
         ", a.attgenerated <> '', format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
         " coalesce(e.typtype, l.typtype), coalesce(e.oid, l.oid) < 16384, e.oid IS NOT NULL,"
         " b.modifier,"
-        /* As catalog/pg_sql.c has it: the row of tableoid (-6) is never written again. */
-        " CASE WHEN a.xmin = o.xmin AND a.cmin = o.cmin THEN 0 ELSE a.xmin::text::bigint END"
+        /* As catalog/pg_sql.c has it: the row of tableoid (-6) is never written again. A default is
+         * younger than its column, and written less often; and so is a later column. */
+        " (SELECT CASE WHEN h.xmin = o.xmin AND h.cmin = o.cmin THEN 0"
+        "  WHEN age(e.xmin) > age(h.xmin) THEN e.xmin::text::bigint ELSE h.xmin::text::bigint END"
+        "  FROM pg_attribute h LEFT JOIN pg_attrdef e ON e.adrelid = h.attrelid"
+        "  AND e.adnum = h.attnum WHERE h.attrelid = a.attrelid AND h.attnum >= a.attnum"
+        "  ORDER BY h.xmin = o.xmin AND h.cmin = o.cmin DESC,"
+        "  greatest(age(h.xmin), age(e.xmin)) DESC LIMIT 1), o.xmin::text::bigint,"
+        " a.atthasdef OR y.typdefault IS NOT NULL"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
         " JOIN pg_attribute o ON o.attrelid = a.attrelid AND o.attnum = -6"
         " JOIN pg_type y ON y.oid = a.atttypid"
@@ -219,6 +228,9 @@ static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_res
     }
     column->since = (uint32_t)mr_pg_result_number(described, row, DESCRIBED_SINCE);
     column->is_absent_known = mr_pg_result_true(described, row, DESCRIBED_IS_MISSING_KNOWN);
+    column->created = (uint32_t)mr_pg_result_number(described, row, DESCRIBED_CREATED);
+    column->has_default = mr_pg_result_true(described, row, DESCRIBED_HAS_DEFAULT);
+    column->is_absent_null = missing == NULL;
     column->absent = mr_verify_server_value(
         column, missing == NULL ? (mr_slice){0} : mr_slice_of(missing), false);
     return MR_OK;

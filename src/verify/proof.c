@@ -251,22 +251,23 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
 }
 
 /* Whether what differs may be no more than a default that the catalog has forgotten
- * (describe_absent). The columns that events lack are late ones then, and all is to be read
- * again. */
+ * (describe_absent), or what is equal may lack a value that had its column then. The columns that
+ * events lack are late ones then, and all is to be read again. */
 static bool find_late(struct mr_work *work)
 {
     const struct mr_fold_counts *counts = &work->proof->counts;
     uint64_t differences = counts->differences[MR_DIFFERENCE_MISSING];
     bool may_be = work->table.key_count > 0 ? counts->lacking > 0 : differences > 0;
     bool is_any = false;
-    if (!may_be || work->late != NULL) {
+    if (work->late != NULL) {
         return false;
     }
     work->late = MR_NEW_ARRAY(bool, work->table.column_count);
     work->late_form = work->table.form;
     for (uint32_t i = 0; i < work->table.column_count; i++) {
         const struct mr_verify_column *column = &work->table.columns[i];
-        work->late[i] = column->is_lacked && !column->is_absent_known;
+        work->late[i] = column->is_doubted ||
+                        (may_be && column->is_lacked && !column->is_absent_known);
         is_any = is_any || work->late[i];
     }
     return is_any;

@@ -63,6 +63,7 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
     }
     mr_fold_expect_event(work->fold, *ret_key);
     work->topic.row.later = read->later;
+    work->topic.row.xid = work->topic.before.xid = event->xid;
     bool good =
         (event->after.data == NULL || mr_verify_event_row(table, event->after, &work->topic.row)) &&
         (event->before.data == NULL || table->key_count > 0 ||

@@ -36,6 +36,7 @@ static void verify_rows_begin(struct mr_work *work, const struct mr_verify_table
     const struct mr_encode_options *encode = &work->tools->config->encode;
     const struct mr_fold_options options = {
         .has_key = table->key_count > 0,
+        .entered = work->tools->options->entered,
         .has_tombstones = encode->format == MR_FORMAT_ROW
                               ? encode->bare.deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE
                               : encode->tombstones};

@@ -187,24 +187,40 @@ static void table_take_value(const struct mr_verify_table *table, uint32_t at,
     }
 }
 
+/* Columns are in the order in which the table got them: who has a later one was there before, and
+ * somebody withheld it (a list of the publication, which was altered and altered back). Where
+ * columns were renamed, nobody knows. */
 static void take_absent(const struct mr_verify_table *table, const uint8_t *seen, bool has_foreign,
                         struct mr_verify_row *row)
 {
-    for (uint32_t i = 0; i < table->column_count; i++) {
+    bool has_later = false;
+    for (uint32_t i = table->column_count; i-- > 0;) {
         struct mr_verify_column *column = &table->columns[i];
         if (seen[i] != 0 || !mr_verify_is_compared(column)) {
+            has_later = has_later || seen[i] != 0;
             continue;
         }
         row->is_older = has_foreign;
+        bool is_withheld = has_later && !has_foreign;
         if (column->is_late) {
             add_large(row, i, (struct mr_digest){0});
             struct mr_verify_large *large = &row->large[row->large_count - 1];
-            large->is_unknown = large->is_lost = large->is_absent = true;
-            large->since = column->since;
+            *large = (struct mr_verify_large){.column = i,
+                                              .is_unknown = true,
+                                              .is_lost = true,
+                                              .is_absent = true,
+                                              .is_withheld = is_withheld,
+                                              .is_known = column->is_absent_known,
+                                              .has_default = column->has_default,
+                                              .since = column->since,
+                                              .created = column->created,
+                                              .digest = column->absent};
             continue;
         }
         row->sum = mr_digest_add(row->sum, column->absent);
         column->is_lacked = true;
+        bool may_be = is_withheld || mr_verify_was_there(column->since, column->created, row->xid);
+        column->is_doubted = column->is_doubted || (may_be && !column->is_absent_null);
         row->lacks = row->lacks || !column->is_absent_known;
     }
 }
@@ -212,7 +228,8 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
 bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
                          struct mr_verify_row *ret_row)
 {
-    struct mr_verify_row row = {.large = ret_row->large, .later = ret_row->later};
+    struct mr_verify_row row = {
+        .large = ret_row->large, .later = ret_row->later, .xid = ret_row->xid};
     uint8_t seen[MR_COLUMNS_MAX];
     memset(seen, 0, table->column_count);
     bool has_foreign = false;

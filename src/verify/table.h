@@ -12,9 +12,12 @@ struct mr_verify_large {
     uint32_t column;
     bool is_unknown; /* of an event: no event of the key had it */
     bool is_lost;    /* it is unknown, and another one than before: its event was too large */
-    /* it is unknown: its event is from before the column (mr_verify_column.is_late) */
+    /* it is unknown: its event is without the column (mr_verify_column.is_late), … */
     bool is_absent;
-    uint32_t since; /* if it is absent: mr_verify_column.since */
+    bool is_withheld;     /* … and has one that came into the table later */
+    bool is_known;        /* … and `digest` is what rows had before; else it is a guess. And … */
+    bool has_default;     /* … these of mr_verify_column */
+    uint32_t since, created;
     struct mr_digest digest;
 };
 
@@ -26,6 +29,7 @@ struct mr_verify_row {
     /* given: a list of columns that count as unknown, since a later change may have made their
      * values */
     mr_slice later;
+    uint32_t xid; /* given: the event's transaction, or the next one when it was copied */
     bool is_older; /* an event with a column that is gone, and without one that there is now */
     bool lacks;    /* an event without a column of which nobody knows what older rows had */
 };

@@ -37,11 +37,24 @@ struct mr_verify_column {
     uint32_t large_min;      /* … if its text has so many bytes */
     struct mr_digest absent; /* of an event that was made before the column was added … */
     bool is_absent_known;    /* … and whether the catalog says so; else it is a guess */
-    /* the transaction that wrote it into the catalog last; 0: it is as old as the table */
+    bool is_absent_null;     /* … and whether it is none */
+    bool has_default;        /* by which rows that are older than it may have a value */
+    /* a transaction that found it in the catalog, or added it; 0: it is as old as the table, … */
     uint32_t since;
-    bool is_lacked; /* an event had no such column: set by who reads events, alone */
-    bool is_late;   /* values are apart, so that events say what it was */
+    uint32_t created; /* … which that one made */
+    /* set by who reads events, alone: an event had no such column, … */
+    bool is_lacked;
+    bool is_doubted; /* … though it may have been there */
+    bool is_late;    /* values are apart, so that events say what it was */
 };
+
+/* Whether the column was in the table when a transaction of that number began, or a row was copied
+ * and that number was the next one. What the table's own transaction
+ * wrote counts. */
+static inline bool mr_verify_was_there(uint32_t since, uint32_t created, uint32_t xid)
+{
+    return since == 0 ? (int32_t)(xid - created) >= 0 : (int32_t)(xid - since) > 0;
+}
 
 static inline bool mr_verify_is_compared(const struct mr_verify_column *column)
 {

@@ -21,6 +21,7 @@ struct mr_verify_options {
     bool json;     /* a JSON object a table */
     bool repairs;  /* what is named is to be repaired, … */
     bool yes;      /* … and not only said */
+    mr_lsn entered; /* where the stream went on when it moved to this cluster; 0: it has not */
     bool gap;      /* changes were left out: who started us asks what can be known of them */
     /* Told of each table's proof, and when it began; NULL: nobody is. */
     void (*taken)(void *context, const struct mr_proof *proof, int64_t begun_ns);
