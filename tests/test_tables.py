@@ -1313,6 +1313,66 @@ def test_a_table_that_is_taken_out_of_the_publication_and_added_again_is_said(da
     assert not process.log("table_published_again") and process.stop() == 0
 
 
+OUT_AND_IN = "ALTER PUBLICATION {p} DROP TABLE t; INSERT INTO t VALUES (1); ALTER PUBLICATION {p} ADD TABLE ONLY t"
+# What is streamed, options, what happens, which tables are said.
+PUBLISHED_AGAIN = {
+    "schema": (("public.*",), {}, "ALTER PUBLICATION {p} DROP TABLES IN SCHEMA public; INSERT INTO t VALUES (1);"
+               "ALTER PUBLICATION {p} ADD TABLES IN SCHEMA public", "public.*"),
+    "another schema meanwhile": (("public.*",), {}, "CREATE SCHEMA o; ALTER PUBLICATION {p} SET TABLES IN SCHEMA o; INSERT INTO t VALUES (1);"
+                                 "ALTER PUBLICATION {p} SET TABLES IN SCHEMA public", "public.*"),
+    "alter": (("t", "u"), {"publication__alter": "true"}, OUT_AND_IN, "public.t"),
+    # millrace sets the list anew, where the table was taken out and added again before.
+    "alter, with a list": (("t", "u"), {"publication__alter": "true"}, OUT_AND_IN + " (id)", "public.t"),
+    "alter, which adds it": (("t", "u"), {"publication__alter": "true"}, "ALTER PUBLICATION {p} DROP TABLE t; INSERT INTO t VALUES (1)", "public.t"),
+    "made again": (("t", "u"), {}, "BEGIN; DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); ALTER PUBLICATION {p} ADD TABLE ONLY t;"
+                   "INSERT INTO t VALUES (1); COMMIT", "public.t"),
+}
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+@pytest.mark.parametrize("case", PUBLISHED_AGAIN)
+def test_what_is_published_again_by_other_ways_is_said(database, millrace, topic, case, when):
+    tables, options, done, named = PUBLISHED_AGAIN[case]
+    if when == "running" and case.startswith("alter, "):
+        pytest.skip("millrace sets it right as it starts")
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=tables, source__postgres__slot_interval='"200ms"', **options).start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (1)")
+    rows = topic(database.topic("u"))
+    assert values(rows.take(1)) == [1]
+    if when == "stopped":
+        assert process.stop() == 0
+    for statement in done.format(p=database.publication).split(";") if "BEGIN" not in done else [done.format(p=database.publication)]:
+        database.run(statement)
+    if when == "stopped":
+        process.start().streaming()
+    line = process.wait_for("table_published_again")
+    assert line["tables"] == named and "verify --repair" in line["remedy"] and ("dropped ones" in line["message"]) == (case == "made again"), line
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (2)")
+    assert values(rows.take(1)) == [2] and len(process.log("table_published_again")) == 1 and process.stop() == 0
+    process.start().streaming()
+    looked_at(database, process)
+    assert not process.log("table_published_again") and process.stop() == 0
+
+
+def test_what_millrace_sets_anew_is_not_published_again(database, millrace, topic):
+    """Its own transaction drops the table and adds it with another list: all is sent."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
+    options = {"source__postgres__slot_interval": '"200ms"', "publication__alter": "true"}
+    process = millrace(tables=("t", "u"), **options).start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (1)")
+    rows = topic(database.topic("u"))
+    assert values(rows.take(1)) == [1] and process.stop() == 0
+    process.configure(**options, publication__columns='["public.t:id"]')
+    process.start().streaming().wait_for("publication_altered")
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (2)")
+    assert values(rows.take(1)) == [2] and not process.log("table_published_again") and process.stop() == 0
+
+
 @pytest.mark.parametrize("form", ["(id)", "WHERE (id < 0)"])
 def test_a_publication_that_was_narrowed_while_it_was_stopped_is_said(database, millrace, form):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")

@@ -149,8 +149,11 @@ static void add_hashes(cJSON *object, const char *name, const uint64_t *hashes, 
 static void keep_silence(const struct mr_added *added)
 {
     MR_OBJECT cJSON *object = cJSON_CreateObject();
-    cJSON_AddNumberToObject(object, "last", added->members.last);
-    add_hashes(object, "published", added->members.names, added->members.count);
+    const struct mr_members *members = &added->members;
+    cJSON_AddNumberToObject(object, "last", members->tables.last);
+    add_hashes(object, "published", members->tables.names, members->tables.count);
+    cJSON_AddNumberToObject(object, "last_schema", members->schemas.last);
+    add_hashes(object, "schemas", members->schemas.names, members->schemas.count);
     add_hashes(object, "logged", added->unlogged.logged, added->unlogged.logged_count);
     cJSON *names = cJSON_AddArrayToObject(object, "unlogged");
     for (uint32_t i = 0; i < added->unlogged.count; i++) {
@@ -172,18 +175,24 @@ static void take_hashes(const cJSON *text, uint64_t **hashes, uint32_t *room, ui
     mr_sort(*hashes, *count, sizeof(uint64_t), mr_u64_compare);
 }
 
+/* Where none are known, all come. */
+static void take_members(const cJSON *stored, const char *names, const char *number,
+                         struct mr_members_known *known)
+{
+    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, names), &known->names, &known->room,
+                &known->count);
+    double last = mr_object_number(stored, number);
+    known->last = known->count > 0 && last >= 0 && last <= UINT32_MAX ? (uint32_t)last : 0;
+}
+
 /* What an earlier process knew. */
 static void take_silence(struct mr_added *added)
 {
     char *text = mr_silence_text(added->silence);
     MR_OBJECT cJSON *stored = text == NULL ? NULL : cJSON_Parse(text);
     free(text);
-    struct mr_members *members = &added->members;
-    take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "published"), &members->names,
-                &members->room, &members->count);
-    double last = mr_object_number(stored, "last");
-    /* All come where none are known. */
-    members->last = members->count > 0 && last >= 0 && last <= UINT32_MAX ? (uint32_t)last : 0;
+    take_members(stored, "published", "last", &added->members.tables);
+    take_members(stored, "schemas", "last_schema", &added->members.schemas);
     struct mr_unlogged *unlogged = &added->unlogged;
     take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "logged"), &unlogged->logged,
                 &unlogged->logged_room, &unlogged->logged_count);
@@ -369,7 +378,6 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .listener = listener,
         .form = form,
         .silence = silence,
-        .members.forgives = source->captured.alter_publication,
         .kin = source->kin,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
@@ -433,7 +441,6 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     }
     added->source = source;
     mr_unlogged_change(&added->unlogged);
-    added->members.forgives = source->captured.alter_publication;
     mr_counted_pass(&added->memory, source->captured.memory);
     added_start(added);
     if (asks) {

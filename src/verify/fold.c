@@ -385,8 +385,7 @@ static void take_counted(struct comparison *comparison, const struct stored_even
     struct mr_digest sum = stored->sum;
     bool is_explained = true;
     for (uint32_t i = 0; i < stored->large_count; i++) {
-        bool is_late =
-            large[i].is_absent && !large[i].is_withheld && !comparison->turns->is_vote;
+        bool is_late = large[i].is_absent && !large[i].is_withheld && !comparison->turns->is_vote;
         const struct mr_digest *had = is_late ? had_before(comparison, &large[i]) : NULL;
         sum = had == NULL ? sum : mr_digest_add(sum, *had);
         is_explained = is_explained && (had == NULL || may_be_default(&large[i], *had));

@@ -106,9 +106,9 @@ struct mr_fold_counts {
     uint64_t twice;     /* rows with a key that another one has */
     /* keys with a tombstone, without the delete, which compaction may have taken */
     uint64_t buried;
-    uint64_t bare;    /* keys with a delete from before the first tombstone of all */
-    uint64_t lacking; /* differences of keys whose last event lacks a column */
-    uint64_t alone;   /* rows that alone say what older ones have in a column */
+    uint64_t bare;        /* keys with a delete from before the first tombstone of all */
+    uint64_t lacking;     /* differences of keys whose last event lacks a column */
+    uint64_t alone;       /* rows that alone say what older ones have in a column */
     uint64_t undefaulted; /* rows with a value that a late column without a default has */
     struct mr_fold_record first_bare; /* one of them, if there is any */
 };

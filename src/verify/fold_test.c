@@ -333,7 +333,7 @@ static void test_repeats_of_rows_without_a_key(void **state)
     assert_int_equal(found.count, 0);
 }
 
-static uint32_t late_since = 9;   /* the transaction that added the late column, … */
+static uint32_t late_since = 9;      /* the transaction that added the late column, … */
 static bool late_has_default = true; /* … by which older rows may have a value */
 
 /* A row with a late column; NULL: an event of it is from before that. */
@@ -417,8 +417,8 @@ static void test_an_event_of_a_table_that_had_the_column(void **state)
         {false, 5, true, .has_come = true, .kind = MR_DIFFERENCE_STALE, .found = 2},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_fold *fold = mr_fold_new(
-            &(struct mr_fold_options){.has_key = true, .entered = cases[i].entered});
+        struct mr_fold *fold =
+            mr_fold_new(&(struct mr_fold_options){.has_key = true, .entered = cases[i].entered});
         struct found found;
         struct mr_verify_large room;
         late_has_default = cases[i].has_default;
@@ -482,11 +482,12 @@ static void test_late_columns(void **state)
     static const struct {
         const char *rows, *wrong;
         uint32_t found, alone;
-    } cases[] = {
-        {"111", NULL, 0, 0},    {"111xy", NULL, 0, 0}, {"1121", NULL, 1, 0},
-        {"11122x", NULL, 2, 0}, {"111xy", "x", 1, 0},  {"1", NULL, 0, 0},
-        {"11x1y", NULL, 1, 0}, /* the column was there already */
-    };
+    } cases[] =
+        {
+            {"111", NULL, 0, 0},    {"111xy", NULL, 0, 0}, {"1121", NULL, 1, 0},
+            {"11122x", NULL, 2, 0}, {"111xy", "x", 1, 0},  {"1", NULL, 0, 0},
+            {"11x1y", NULL, 1, 0}, /* the column was there already */
+        };
     struct found found;
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_fold_counts counts = compare_late(cases[i].rows, cases[i].wrong, true, &found);

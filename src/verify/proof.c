@@ -266,8 +266,8 @@ static bool find_late(struct mr_work *work)
     work->late_form = work->table.form;
     for (uint32_t i = 0; i < work->table.column_count; i++) {
         const struct mr_verify_column *column = &work->table.columns[i];
-        work->late[i] = column->is_doubted ||
-                        (may_be && column->is_lacked && !column->is_absent_known);
+        work->late[i] =
+            column->is_doubted || (may_be && column->is_lacked && !column->is_absent_known);
         is_any = is_any || work->late[i];
     }
     return is_any;

@@ -14,9 +14,9 @@ struct mr_verify_large {
     bool is_lost;    /* it is unknown, and another one than before: its event was too large */
     /* it is unknown: its event is without the column (mr_verify_column.is_late), … */
     bool is_absent;
-    bool is_withheld;     /* … and has one that came into the table later */
-    bool is_known;        /* … and `digest` is what rows had before; else it is a guess. And … */
-    bool has_default;     /* … these of mr_verify_column */
+    bool is_withheld; /* … and has one that came into the table later */
+    bool is_known;    /* … and `digest` is what rows had before; else it is a guess. And … */
+    bool has_default; /* … these of mr_verify_column */
     uint32_t since, created;
     struct mr_digest digest;
 };
@@ -29,7 +29,7 @@ struct mr_verify_row {
     /* given: a list of columns that count as unknown, since a later change may have made their
      * values */
     mr_slice later;
-    uint32_t xid; /* given: the event's transaction, or the next one when it was copied */
+    uint32_t xid;  /* given: the event's transaction, or the next one when it was copied */
     bool is_older; /* an event with a column that is gone, and without one that there is now */
     bool lacks;    /* an event without a column of which nobody knows what older rows had */
 };

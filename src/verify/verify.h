@@ -16,13 +16,13 @@ struct mr_verify_options {
     const char *const
         *tables; /* "schema.table", or "table" in public; none: all that are streamed */
     uint32_t table_count;
-    double sample; /* percent of the keys; 0: all */
-    uint32_t rate; /* rows of tables a second; 0: as fast as they come */
-    bool json;     /* a JSON object a table */
-    bool repairs;  /* what is named is to be repaired, … */
-    bool yes;      /* … and not only said */
+    double sample;  /* percent of the keys; 0: all */
+    uint32_t rate;  /* rows of tables a second; 0: as fast as they come */
+    bool json;      /* a JSON object a table */
+    bool repairs;   /* what is named is to be repaired, … */
+    bool yes;       /* … and not only said */
     mr_lsn entered; /* where the stream went on when it moved to this cluster; 0: it has not */
-    bool gap;      /* changes were left out: who started us asks what can be known of them */
+    bool gap;       /* changes were left out: who started us asks what can be known of them */
     /* Told of each table's proof, and when it began; NULL: nobody is. */
     void (*taken)(void *context, const struct mr_proof *proof, int64_t begun_ns);
     /* Whether it is to be proved; NULL: each is. */

@@ -82,7 +82,7 @@ DRAFTED = {"altered tables": (r"looked\(oid\) AS", [["16390", "public", "others"
            "columns by number": (r"^SELECT attnum, CASE", [["1", "id", "0"], ["2", "name", "0"]]),
            "sees": DETACHED["sees"], "look": (DETACHED["look"][0], [["0/2900", "t", "f", "t", "f", "700", "t"]]),
            "rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
-           "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
+           "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id", "16400"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {

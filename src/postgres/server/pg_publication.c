@@ -2,6 +2,7 @@
  * allowed. */
 
 #include "base/wake.h"
+#include "postgres/server/pg_altered.h"
 #include "postgres/server/pg_holder.h"
 #include "postgres/server/pg_rules.h"
 
@@ -193,6 +194,7 @@ struct follow {
     struct mr_pg_reporter *to;
     bool exists;
     bool goes_on;
+    bool change;            /* it may be altered */
     uint32_t errors;        /* reported before */
     struct mr_text changes; /* statements, a semicolon after each */
     struct mr_text altered; /* tables, "a, b" */
@@ -298,23 +300,24 @@ enum draft_column {
     DRAFT_SAME,   /* and with these: */
     DRAFT_OLD_FILTER,
     DRAFT_OLD_COLUMNS,
+    DRAFT_MEMBER, /* the number that this has in the catalog */
 };
-static const struct mr_pg_shape draft_shape = {"its draft", "ssSSsSSbbbSS", 0, UINT32_MAX};
+static const struct mr_pg_shape draft_shape = {"its draft", "ssSSsSSbbbSSN", 0, UINT32_MAX};
 
 static void add_rel(struct mr_text *sql, int version)
 {
-    mr_text_format(sql,
-                   "rel AS MATERIALIZED (SELECT p.pubname, r.prrelid AS oid, %s, (SELECT"
-                   " string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a"
-                   " WHERE a.attrelid = r.prrelid AND a.attnum = ANY (%s)) AS columns"
-                   " FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid"
-                   " WHERE p.pubname IN (",
-                   version >= MR_PG_SHAPED_VERSION_MIN
-                       ? "pg_get_expr(r.prqual, r.prrelid) AS filter,"
-                         " r.prqual::text AS tree, r.prattrs::int2[] AS attrs"
-                       : "NULL::text AS filter, NULL::text AS tree,"
-                         " NULL::int2[] AS attrs",
-                   version >= MR_PG_SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
+    mr_text_format(
+        sql,
+        "rel AS MATERIALIZED (SELECT p.pubname, r.prrelid AS oid, r.oid AS member, %s, (SELECT"
+        " string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a"
+        " WHERE a.attrelid = r.prrelid AND a.attnum = ANY (%s)) AS columns"
+        " FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid"
+        " WHERE p.pubname IN (",
+        version >= MR_PG_SHAPED_VERSION_MIN ? "pg_get_expr(r.prqual, r.prrelid) AS filter,"
+                                              " r.prqual::text AS tree, r.prattrs::int2[] AS attrs"
+                                            : "NULL::text AS filter, NULL::text AS tree,"
+                                              " NULL::int2[] AS attrs",
+        version >= MR_PG_SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
 }
 
 /* What UPDATE and DELETE of a published table need: pub_rf_contains_invalid_column and
@@ -362,7 +365,7 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
         "  WHERE l.root = d.oid AND NOT l.identifies AND l.attname IN"
         "  (SELECT attname FROM used WHERE used.oid = d.oid)),"
         " e.oid IS NOT NULL, p.oid IS NOT NULL, e.oid IS NOT NULL AND (d.filter, d.columns)"
-        " IS NOT DISTINCT FROM (e.filter, e.columns), e.filter, e.columns"
+        " IS NOT DISTINCT FROM (e.filter, e.columns), e.filter, e.columns, e.member::bigint"
         " FROM draft d JOIN pg_class c ON c.oid = d.oid JOIN pg_namespace n"
         " ON n.oid = c.relnamespace LEFT JOIN published p ON p.oid = d.oid"
         " LEFT JOIN rel e ON e.oid = d.oid AND e.pubname = ");
@@ -453,6 +456,10 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
     if (follow->options->captured.alter_publication) {
         mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
                        table->schema, table->table);
+        if (is_named && follow->change) {
+            mr_pg_altered_note(table->schema, table->table,
+                               (uint32_t)mr_pg_result_number(rows, row, DRAFT_MEMBER));
+        }
         mr_pg_publication_add_change(&follow->changes, follow->options, table, is_named);
         MR_FOUND_OK(follow->to, "will be published with %s%s%s%s", wanted.data,
                     sent ? " (now: " : "", sent ? is.data : "", sent ? ")" : "");
@@ -556,6 +563,7 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
                             .to = to,
                             .exists = mr_pg_publication_exists(facts),
                             .goes_on = mr_pg_slot_exists(facts),
+                            .change = change,
                             .errors = to->errors,
                             .ret_error = ret_error};
     if (captured->published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
@@ -571,8 +579,11 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
     if (captured->published_count > 0 || (captured->alter_publication && follow.exists)) {
         status = in_draft(&follow);
     }
-    if (status == MR_OK && change && to->errors == follow.errors && follow.changes.len > 0) {
-        status = alter(&follow);
+    bool alters =
+        status == MR_OK && change && to->errors == follow.errors && follow.changes.len > 0;
+    status = alters ? alter(&follow) : status;
+    if (change && follow.changes.len > 0 && (!alters || status != MR_OK)) {
+        mr_pg_altered_forget();
     }
     mr_text_done(&follow.changes);
     mr_text_done(&follow.altered);
