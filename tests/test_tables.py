@@ -1373,6 +1373,59 @@ def test_what_millrace_sets_anew_is_not_published_again(database, millrace, topi
     assert values(rows.take(1)) == [2] and not process.log("table_published_again") and process.stop() == 0
 
 
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_a_swapped_table_keeps_its_filter_and_its_list(database, millrace, topic, when):
+    """The statement that is printed has them, and one who leaves them out hears of it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text, secret text); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE ONLY t (id, v) WHERE (id > 0), ONLY u")
+    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (1)")
+    rows = topic(database.topic("u"))
+    assert values(rows.take(1)) == [1]
+    if when == "stopped":
+        assert process.stop() == 0
+    database.run("BEGIN; ALTER TABLE t RENAME TO t_old; CREATE TABLE t (LIKE t_old INCLUDING ALL); COMMIT")
+    for start in range(2 if when == "stopped" else 0):  # the second one knows it, too
+        process.start().streaming()
+        looked_at(database, process)
+        database.run("INSERT INTO u VALUES (%s)", [start + 2])
+        assert values(rows.take(1)) == [start + 2] and (start == 1 or process.stop() == 0)
+    line = process.wait_for("standstill")
+    add = f'ALTER PUBLICATION "{database.publication}" ADD TABLE ONLY "public"."t" (id, v) WHERE ((id > 0))'
+    assert line["cause"] == "table_unpublished" and f"Run {add}; or take it out" in line["message"] and "what they hid goes out" not in line["message"], line
+    code, text = check(process)
+    assert code == 0 and f"{add}, set publication.alter" in text, text
+    if when == "stopped":
+        assert process.stop() == 0
+        return
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE ONLY t")
+    line = process.wait_for("standstill", times=2)
+    assert line["cause"] == "publication_changed" and "was with only rows with (id > 0) and only the columns id, v" in line["message"], line
+    database.run(re.search("BEGIN; .*COMMIT;", line["message"])[0])
+    eventually(lambda: len(process.log("standstill_over")) == 2, 20, "nothing is left to say")
+    assert process.stop() == 0
+
+
+def test_a_publication_that_is_gone_is_printed_whole(database, millrace, topic):
+    """With the filters, lists and options that the stream was opened with."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text, secret text); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE ONLY t (id, v) WHERE (id > 0), ONLY u"
+                 " WITH (publish = 'insert, update', publish_via_partition_root = true)")
+    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    looked_at(database, process)
+    database.run("INSERT INTO u VALUES (1)")
+    assert values(topic(database.topic("u")).take(1)) == [1] and process.stop() == 0
+    database.run(f"DROP PUBLICATION {database.publication}")
+    made = (f'CREATE PUBLICATION "{database.publication}" FOR TABLE ONLY "public"."t" (id, v) WHERE ((id > 0)), TABLE ONLY "public"."u"'
+            " WITH (publish = 'insert, update', publish_via_partition_root = true); 3.")
+    code, text = check(process)
+    assert code == 10 and made in text and "they are not stored" not in text, text
+    assert process.start().ended(60) == 10 and made in process.log("stopped")[0]["message"], process.lines
+    database.run(made[:-4])
+    assert database.run("SELECT rowfilter, attnames::text FROM pg_publication_tables WHERE tablename = 't'") == [("(id > 0)", "{id,v}")]
+
+
 @pytest.mark.parametrize("form", ["(id)", "WHERE (id < 0)"])
 def test_a_publication_that_was_narrowed_while_it_was_stopped_is_said(database, millrace, form):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 
+#include "daemon/daemon.h"
 #include "daemon/profiling.h"
 #include "kafka/kafka_check.h"
 #include "postgres/server/pg_setup.h"
@@ -125,14 +126,18 @@ static void check_position(const struct mr_kafka_options *kafka,
 
 /* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed
  * last. */
-static void check_servers(const struct mr_config *config, struct report *report)
+static void check_servers(const struct mr_config *whole, struct report *report)
 {
+    struct mr_section_kind sections[MR_DAEMON_SECTIONS];
+    struct mr_config with_sections = *whole;
+    const struct mr_config *config = &with_sections;
     struct mr_kafka_stored stored = {0};
     MR_FREED char *text = NULL;
     size_t len = 0;
     struct report kafka = {.to = open_memstream(&text, &len), .worst = MR_OK};
     MR_ASSERT(kafka.to != NULL);
     if (config->sink_kind == MR_SINK_KAFKA) {
+        mr_daemon_know_sections(&with_sections, sections);
         check_kafka(config, &kafka, &stored);
         check_position(&config->kafka, &stored, &kafka);
         check_gap(&stored.state, &kafka);

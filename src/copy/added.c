@@ -14,7 +14,7 @@
 #include "postgres/server/pg_rules.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200, KIN_TIDY_MIN = 1000 };
-enum { STORED_MAX = 2000 };
+enum { STORED_MAX = 2000, UNPUBLISHED_MAX = 5 };
 enum { ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
 
 struct mr_added {
@@ -106,11 +106,14 @@ static mr_status added_query(struct mr_pg_conn *conn, const struct mr_pg_source_
 static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg_conn *conn,
                                       struct mr_text *text, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the tables that are not published", "nss", 0, 5};
+    static const struct mr_pg_shape shape = {"the tables that are not published", "nss", 0,
+                                             UNPUBLISHED_MAX};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     MR_TEXT(names);
     MR_TEXT(add);
+    struct mr_table_name tables[UNPUBLISHED_MAX];
+    bool is_known = true;
     mr_sql_add_unpublished(&sql, added->source, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
@@ -118,19 +121,28 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
         const struct mr_table_name table = {.schema = mr_pg_result_value(result, i, 1),
                                             .table = mr_pg_result_value(result, i, 2)};
         mr_text_format(&names, "%s%s.%s", i == 0 ? "" : ", ", table.schema, table.table);
-        mr_pg_publication_add_change(&add, added->source, &table, false);
+        tables[i] = table;
+        is_known = mr_pg_form_add_back(added->form, added->source, &table, &add) && is_known;
     }
+    int64_t count = rows == 0 ? 0 : mr_pg_result_number(result, 0, 0);
+    if (count <= rows) {
+        mr_pg_form_settle(added->form, tables, rows);
+    }
+    bool is_whole = is_known && names.len + add.len < ROOM_MAX;
     if (rows > 0) {
-        int64_t count = mr_pg_result_number(result, 0, 0);
         mr_text_format(
             text,
             "%s%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
-            "made again, or swapped for another one? Run %sor take it out of \"tables\"; then send "
-            "what differs: " MR_REPAIR_COMMAND,
+            "made again, or swapped for another one? Run %sor take it out of \"tables\"; %s; then "
+            "send what differs: " MR_REPAIR_COMMAND,
             text->len == 0 ? "" : "; ", (long long)count, count == 1 ? "table is" : "tables are",
             added->source->publication, count == 1 ? "it" : "them", names.data,
-            count > 5 ? ", …" : "",
-            names.len + add.len < ROOM_MAX ? add.data : "ALTER PUBLICATION … ADD TABLE ONLY …, ");
+            count > UNPUBLISHED_MAX ? ", …" : "",
+            is_whole ? add.data : "ALTER PUBLICATION … ADD TABLE ONLY …, ",
+            is_whole ? "a row filter or a list of columns that it had there when it was last seen "
+                       "is in the statement"
+                     : "a row filter or a list of columns that it had there must be in the "
+                       "statement, or what they hid goes out (setup_warning in the log has them)");
     }
     return MR_OK;
 }
@@ -159,6 +171,7 @@ static void keep_silence(const struct mr_added *added)
     for (uint32_t i = 0; i < added->unlogged.count; i++) {
         cJSON_AddItemToArray(names, cJSON_CreateString(added->unlogged.tables[i].name));
     }
+    mr_pg_form_keep(added->form, object);
     mr_silence_set(added->silence, mr_object_text(object));
 }
 
@@ -193,6 +206,7 @@ static void take_silence(struct mr_added *added)
     free(text);
     take_members(stored, "published", "last", &added->members.tables);
     take_members(stored, "schemas", "last_schema", &added->members.schemas);
+    mr_pg_form_remember(added->form, stored);
     struct mr_unlogged *unlogged = &added->unlogged;
     take_hashes(cJSON_GetObjectItemCaseSensitive(stored, "logged"), &unlogged->logged,
                 &unlogged->logged_room, &unlogged->logged_count);

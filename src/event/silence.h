@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#define MR_SECTION_SILENCE "silence" /* its name there (checkpoint.h) */
+
 struct mr_silence;
 
 struct mr_silence *mr_silence_new(void);

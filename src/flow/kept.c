@@ -6,7 +6,7 @@
 #define KIN      "kin"
 #define PLACINGS "partitions"
 #define TOPICS   "topics"
-#define SILENCE  "silence"
+#define SILENCE  MR_SECTION_SILENCE
 
 static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 {

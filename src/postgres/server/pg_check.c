@@ -202,7 +202,7 @@ static mr_status pg_check_role(struct mr_pg_conn *conn, const struct mr_pg_facts
                      "GRANT CREATE ON DATABASE %I TO %I and make it owner of the tables, "
                      "or create the publication yourself: CREATE PUBLICATION %I",
                      facts->database, name, facts->options->publication);
-        mr_pg_publication_add_rest(&to->remedy, facts->options, facts->version);
+        mr_pg_publication_add_rest(&to->remedy, facts->options, facts->version, NULL);
         MR_FOUND_ERROR(to, MR_ERR_AUTH, "\"%s\" may not create the publication", name);
     }
     return MR_OK;
@@ -529,7 +529,9 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
     if (status == MR_OK) {
         facts.slot_is_replaced = mr_pg_replaces_slot(options->copies);
         facts.slot_is_judged = true;
-        facts.tables_are_known = mr_pg_stream_state_of(stored, options).tables_are_known;
+        struct mr_pg_stream_state state = mr_pg_stream_state_of(stored, options);
+        facts.tables_are_known = state.tables_are_known;
+        facts.sent = cJSON_Parse(state.silence == NULL ? "" : state.silence);
         pg_check_all(conn, &facts, stored, &to);
     } else {
         MR_FOUND_ERROR(&to, status, "%s", error.text);

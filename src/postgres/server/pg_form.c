@@ -9,11 +9,13 @@
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_rules.h"
 
-enum { TEXT_MAX = 300, NAMED_MAX = 5 };
+enum { TEXT_MAX = 300, NAMED_MAX = 5, STORED_PARTS_MAX = 100 };
+#define PUBLICATION "publication"
 
 /* A filter or a list of a table. */
 struct part {
     int64_t oid;
+    char *schema, *table; /* as it was called then */
     int64_t digest; /* of its meaning: neither renamed columns nor blanks change it; 0: neither */
     char text[TEXT_MAX];
     char sql[TEXT_MAX]; /* behind the table's name; "": neither, or too long */
@@ -34,6 +36,9 @@ struct mr_pg_form {
     struct publication publication;
     struct part *parts;
     uint32_t part_count;
+    struct part *before; /* of an earlier process, or before a reload; oid 0 */
+    uint32_t before_count, before_room;
+    bool knows_before; /* they are all that there were */
     uint64_t refused;  /* of the difference at the last look, what a start refuses; 0: nothing */
     uint64_t left_for; /* the one that the stream was left for */
     _Atomic int64_t left_ns;
@@ -51,10 +56,20 @@ struct mr_pg_form *mr_pg_form_new(void)
     return form;
 }
 
+static void pg_form_free_parts(struct part *parts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        free(parts[i].schema);
+        free(parts[i].table);
+    }
+    free(parts);
+}
+
 void mr_pg_form_free(struct mr_pg_form *form)
 {
     if (form != NULL) {
-        free(form->parts);
+        pg_form_free_parts(form->parts, form->part_count);
+        pg_form_free_parts(form->before, form->before_count);
         pthread_mutex_destroy(&form->lock);
         free(form);
     }
@@ -88,6 +103,11 @@ static void add_parts(struct mr_text *sql, const struct mr_pg_form *form, const 
     for (uint32_t i = 0; i < form->part_count; i++) {
         mr_text_format(sql, i == 0 ? " OR c.oid IN (%lld" : ", %lld",
                        (long long)form->parts[i].oid);
+    }
+    /* What was swapped for one of them has its name. */
+    for (uint32_t i = 0; i < form->part_count; i++) {
+        mr_sql_format(sql, i == 0 ? ") OR (n.nspname, c.relname) IN ((%L, %L)" : ", (%L, %L)",
+                      form->parts[i].schema, form->parts[i].table);
     }
     mr_text_string(sql, form->part_count == 0 ? ")" : "))");
     mr_text_string(sql, " AND (r.prrelid IS NOT NULL OR p.puballtables OR EXISTS (SELECT FROM"
@@ -139,6 +159,8 @@ static void pg_form_keep(struct mr_pg_form *form, const struct mr_pg_result *row
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
         struct part *part = &form->parts[form->part_count++];
         part->oid = mr_pg_result_number(rows, row, OID);
+        part->schema = MR_STRDUP(pg_form_text_at(rows, row, SCHEMA));
+        part->table = MR_STRDUP(pg_form_text_at(rows, row, TABLE));
         part->digest = mr_pg_result_number(rows, row, DIGEST);
         snprintf(part->text, sizeof(part->text), "%s", pg_form_text_at(rows, row, TEXT));
         const char *form_sql = pg_form_text_at(rows, row, SQL);
@@ -169,10 +191,37 @@ mr_status mr_pg_form_open(struct mr_pg_form *form, struct mr_pg_conn *conn,
     return MR_OK;
 }
 
+static struct part *part_named(struct part *parts, uint32_t count, const char *schema,
+                               const char *table)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(parts[i].schema, schema) == 0 && strcmp(parts[i].table, table) == 0) {
+            return &parts[i];
+        }
+    }
+    return NULL;
+}
+
+/* The newest counts. With the lock. */
+static void add_before(struct mr_pg_form *form, const char *schema, const char *table,
+                       const char *sql)
+{
+    struct part *part = part_named(form->before, form->before_count, schema, table);
+    if (part == NULL) {
+        MR_GROW(form->before, form->before_room, (size_t)form->before_count + 1);
+        part = &form->before[form->before_count++];
+        *part = (struct part){.digest = 1, .schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
+    }
+    snprintf(part->sql, sizeof(part->sql), "%s", strlen(sql) < TEXT_MAX ? sql : "");
+}
+
 void mr_pg_form_forget(struct mr_pg_form *form)
 {
     MR_HOLD(&form->lock);
-    free(form->parts);
+    for (uint32_t i = 0; i < form->part_count; i++) {
+        add_before(form, form->parts[i].schema, form->parts[i].table, form->parts[i].sql);
+    }
+    pg_form_free_parts(form->parts, form->part_count);
     form->parts = NULL;
     form->part_count = 0;
     form->known = false;
@@ -237,14 +286,24 @@ static void compare_publication(const struct mr_pg_form *form, const struct publ
     }
 }
 
-static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t oid)
+/* Of the table, or of another one that had its name. */
+static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t oid,
+                                          const struct mr_table_name *table)
 {
     for (uint32_t i = 0; i < form->part_count; i++) {
         if (form->parts[i].oid == oid) {
             return &form->parts[i];
         }
     }
-    return NULL;
+    return part_named(form->parts, form->part_count, table->schema, table->table);
+}
+
+/* Columns of a table that was swapped for another one may have other numbers. */
+static bool is_as_it_was(const struct part *was, int64_t digest, int64_t oid, const char *sql)
+{
+    bool is_other = was != NULL && was->oid != oid;
+    return digest == (was == NULL ? 0 : was->digest) ||
+           (is_other && was->sql[0] != '\0' && strcmp(was->sql, sql) == 0);
 }
 
 /* Of a table that is in the publication by its name; false: not known. */
@@ -274,9 +333,10 @@ static void pg_form_compare_tables(const struct mr_pg_form *form, const struct m
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
         const struct mr_table_name table = {.schema = pg_form_text_at(rows, row, SCHEMA),
                                             .table = pg_form_text_at(rows, row, TABLE)};
-        const struct part *was = pg_form_part_of(form, mr_pg_result_number(rows, row, OID));
+        int64_t oid = mr_pg_result_number(rows, row, OID);
+        const struct part *was = pg_form_part_of(form, oid, &table);
         int64_t digest = mr_pg_result_number(rows, row, DIGEST);
-        if (digest == (was == NULL ? 0 : was->digest) ||
+        if (is_as_it_was(was, digest, oid, pg_form_text_at(rows, row, SQL)) ||
             !mr_pg_table_listed(options, mr_slice_of(table.schema), mr_slice_of(table.table))) {
             continue;
         }
@@ -342,6 +402,145 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
         leave_for(form, &refused, options->captured.alter_publication, mr_monotonic_ns());
     }
     return MR_OK;
+}
+
+static void add_part(cJSON *tables, const struct part *part)
+{
+    cJSON *one = cJSON_CreateArray();
+    cJSON_AddItemToArray(one, cJSON_CreateString(part->schema));
+    cJSON_AddItemToArray(one, cJSON_CreateString(part->table));
+    cJSON_AddItemToArray(one, cJSON_CreateString(part->sql));
+    cJSON_AddItemToArray(tables, one);
+}
+
+static void add_options(const struct publication *publication, struct mr_text *options)
+{
+    static const char *const words[] = {"insert", "update", "delete", "truncate"};
+    uint32_t sent = 0;
+    MR_TEXT(list);
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        if (publication->sends[i]) {
+            mr_text_format(&list, "%s%s", sent++ == 0 ? "" : ", ", words[i]);
+        }
+    }
+    if (sent < OPERATIONS) {
+        mr_sql_format(options, "publish = %L", list.data == NULL ? "" : list.data);
+    }
+    if (publication->via_root) {
+        mr_text_format(options, "%spublish_via_partition_root = true",
+                       options->len == 0 ? "" : ", ");
+    }
+    if (publication->generated) {
+        mr_text_format(options, "%spublish_generated_columns = stored",
+                       options->len == 0 ? "" : ", ");
+    }
+}
+
+/* Of too many tables it says that it does not know all ("more"). */
+void mr_pg_form_keep(struct mr_pg_form *form, cJSON *stored)
+{
+    MR_TEXT(options);
+    MR_HOLD(&form->lock);
+    if (!form->known) {
+        return;
+    }
+    add_options(&form->publication, &options);
+    cJSON *object = cJSON_AddObjectToObject(stored, PUBLICATION);
+    cJSON_AddStringToObject(object, "options", options.data == NULL ? "" : options.data);
+    cJSON_AddBoolToObject(object, "more", form->part_count + form->before_count > STORED_PARTS_MAX);
+    cJSON *tables = cJSON_AddArrayToObject(object, "tables");
+    for (uint32_t i = 0; i < form->part_count && i < STORED_PARTS_MAX; i++) {
+        add_part(tables, &form->parts[i]);
+    }
+    for (uint32_t i = 0; i < form->before_count && i + form->part_count < STORED_PARTS_MAX; i++) {
+        const struct part *part = &form->before[i];
+        if (part_named(form->parts, form->part_count, part->schema, part->table) == NULL) {
+            add_part(tables, part);
+        }
+    }
+}
+
+static const cJSON *stored_tables(const cJSON *stored)
+{
+    return mr_object_at(stored, PUBLICATION ".tables");
+}
+
+/* Text of a stored part: 0 its schema, 1 its name, 2 what is behind it; "" where it is none. */
+static const char *part_text(const cJSON *part, int at)
+{
+    const cJSON *text = cJSON_GetArrayItem(part, at);
+    return cJSON_IsString(text) ? text->valuestring : "";
+}
+
+void mr_pg_form_remember(struct mr_pg_form *form, const cJSON *stored)
+{
+    const cJSON *part;
+    MR_HOLD(&form->lock);
+    form->knows_before = cJSON_IsFalse(mr_object_at(stored, PUBLICATION ".more"));
+    cJSON_ArrayForEach(part, stored_tables(stored))
+    {
+        add_before(form, part_text(part, 0), part_text(part, 1), part_text(part, 2));
+    }
+}
+
+bool mr_pg_form_add_back(struct mr_pg_form *form, const struct mr_pg_source_options *options,
+                         const struct mr_table_name *table, struct mr_text *sql)
+{
+    MR_HOLD(&form->lock);
+    const struct part *was = part_named(form->parts, form->part_count, table->schema, table->table);
+    was = was != NULL ? was
+                      : part_named(form->before, form->before_count, table->schema, table->table);
+    bool is_configured = mr_pg_published_of(options, table) != NULL;
+    if (was == NULL || is_configured) {
+        mr_pg_publication_add_change(sql, options, table, false);
+        return is_configured || form->knows_before;
+    }
+    mr_sql_format(sql, "ALTER PUBLICATION %I ADD TABLE ONLY %T", options->publication, table);
+    mr_text_format(sql, "%s; ", was->sql[0] == '\0' ? " …" : was->sql);
+    return was->sql[0] != '\0';
+}
+
+void mr_pg_form_settle(struct mr_pg_form *form, const struct mr_table_name *unpublished,
+                       uint32_t count)
+{
+    uint32_t kept = 0;
+    MR_HOLD(&form->lock);
+    for (uint32_t i = 0; i < form->before_count; i++) {
+        struct part part = form->before[i];
+        bool is_awaited = false;
+        for (uint32_t k = 0; k < count; k++) {
+            is_awaited = is_awaited || (strcmp(part.schema, unpublished[k].schema) == 0 &&
+                                        strcmp(part.table, unpublished[k].table) == 0);
+        }
+        if (is_awaited) {
+            form->before[kept++] = part;
+        } else {
+            free(part.schema);
+            free(part.table);
+        }
+    }
+    form->before_count = kept;
+}
+
+const char *mr_pg_sent_options(const cJSON *stored)
+{
+    const cJSON *options = mr_object_at(stored, PUBLICATION ".options");
+    return cJSON_IsString(options) ? options->valuestring : NULL;
+}
+
+const char *mr_pg_sent_of_table(const cJSON *stored, const struct mr_table_name *table)
+{
+    const cJSON *part;
+    cJSON_ArrayForEach(part, stored_tables(stored))
+    {
+        if (strcmp(part_text(part, 0), table->schema) == 0 &&
+            strcmp(part_text(part, 1), table->table) == 0) {
+            const char *sql = part_text(part, 2);
+            return sql[0] == '\0' ? NULL : sql;
+        }
+    }
+    bool is_whole = cJSON_IsFalse(mr_object_at(stored, PUBLICATION ".more"));
+    return is_whole ? "" : NULL;
 }
 
 int64_t mr_pg_form_refused_ns(const struct mr_pg_form *form)

@@ -8,6 +8,7 @@
  * such rows back; a person has to know. Any thread. */
 #pragma once
 
+#include "base/object.h"
 #include "postgres/catalog/pg_options.h"
 
 struct mr_pg_form;
@@ -29,6 +30,26 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options,
                              struct mr_text *ret_changes, struct mr_text *ret_back,
                              struct mr_error *ret_error);
+
+/* Adds what the stream was opened with to what is stored with the position, and takes up what an
+ * earlier process stored. Of a table that has left the publication since, its own part stays known
+ * by its name: it was swapped for another one. */
+void mr_pg_form_keep(struct mr_pg_form *form, cJSON *stored);
+void mr_pg_form_remember(struct mr_pg_form *form, const cJSON *stored);
+
+/* Adds the statement that has the publication send the table as it did, under that name. False: a
+ * part of it may not be known. */
+bool mr_pg_form_add_back(struct mr_pg_form *form, const struct mr_pg_source_options *options,
+                         const struct mr_table_name *table, struct mr_text *sql);
+
+/* Of what an earlier process stored only these, which are not published, are still to be known. */
+void mr_pg_form_settle(struct mr_pg_form *form, const struct mr_table_name *unpublished,
+                       uint32_t count);
+
+/* What is stored, of a publication that is gone: "publish = 'insert', ..." as WITH takes it (NULL:
+ * nothing is stored), and what stood behind the table's name ("": nothing; NULL: not known). */
+const char *mr_pg_sent_options(const cJSON *stored);
+const char *mr_pg_sent_of_table(const cJSON *stored, const struct mr_table_name *table);
 
 /* When (monotonic; 0: never) a difference was seen last that a start sets right
  * (publication.alter), or refuses. */

@@ -3,6 +3,7 @@
 
 #include "base/wake.h"
 #include "postgres/server/pg_altered.h"
+#include "postgres/server/pg_form.h"
 #include "postgres/server/pg_holder.h"
 #include "postgres/server/pg_rules.h"
 
@@ -17,11 +18,14 @@ enum {
  * (manual, "CREATE PUBLICATION": partitions belong to theirs in any case). */
 static void pg_publication_add_table(struct mr_text *sql,
                                      const struct mr_pg_source_options *options,
-                                     const struct mr_table_name *table)
+                                     const struct mr_table_name *table, const cJSON *sent)
 {
     const struct mr_published *published = mr_pg_published_of(options, table);
     mr_sql_format(sql, "TABLE ONLY %T", table);
     if (published == NULL) {
+        bool is_stored = mr_pg_sent_options(sent) != NULL;
+        const char *was = is_stored ? mr_pg_sent_of_table(sent, table) : "";
+        mr_text_string(sql, was == NULL ? " …" : was);
         return;
     }
     for (uint32_t i = 0; i < published->column_count; i++) {
@@ -48,7 +52,7 @@ static bool names_schemas(const struct mr_pg_source_options *options, int versio
 /* With patterns it is schemas, or all: tables that come later are then in it from their first row
  * on, and what no pattern fits is not passed on. */
 static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
-                          int version, uint32_t named_max)
+                          int version, uint32_t named_max, const cJSON *sent)
 {
     if (options->captured.pattern_count > 0 && !names_schemas(options, version)) {
         mr_text_string(sql, " FOR ALL TABLES");
@@ -61,7 +65,7 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
             return;
         }
         mr_text_string(sql, separator);
-        pg_publication_add_table(sql, options, &options->captured.tables[i]);
+        pg_publication_add_table(sql, options, &options->captured.tables[i], sent);
         separator = ", ";
     }
     for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
@@ -159,18 +163,22 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
 }
 
 static void add_what_it_has(struct mr_text *sql, const struct mr_pg_source_options *options,
-                            int version, uint32_t named_max)
+                            int version, uint32_t named_max, const cJSON *sent)
 {
-    add_published(sql, options, version, named_max);
-    if (options->via_root) {
-        mr_text_format(sql, " WITH (%s)", via_root);
+    const char *had = mr_pg_sent_options(sent);
+    bool is_by_root = options->via_root && (had == NULL || strstr(had, via_root) == NULL);
+    bool has_any = had != NULL && had[0] != '\0';
+    add_published(sql, options, version, named_max, sent);
+    if (is_by_root || has_any) {
+        mr_text_format(sql, " WITH (%s%s%s)", has_any ? had : "", has_any && is_by_root ? ", " : "",
+                       is_by_root ? via_root : "");
     }
 }
 
 void mr_pg_publication_add_rest(struct mr_text *sql, const struct mr_pg_source_options *options,
-                                int version)
+                                int version, const cJSON *sent)
 {
-    add_what_it_has(sql, options, version, SAID_MAX);
+    add_what_it_has(sql, options, version, SAID_MAX, sent);
 }
 
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
@@ -179,7 +187,7 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
 {
     MR_TEXT(sql);
     mr_sql_format(&sql, "CREATE PUBLICATION %I", options->publication);
-    add_what_it_has(&sql, options, version, UINT32_MAX);
+    add_what_it_has(&sql, options, version, UINT32_MAX, NULL);
     MR_TRY(create(conn, options, sql.data, ret_error));
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
            MR_LOG_STR("publication", options->publication),
@@ -252,7 +260,7 @@ static mr_status draft_table(struct follow *follow, const struct mr_table_name *
 {
     struct mr_error error;
     MR_TEXT(added);
-    pg_publication_add_table(&added, follow->options, table);
+    pg_publication_add_table(&added, follow->options, table, NULL);
     mr_status status = mr_pg_commandf(follow->conn, MR_PG_ANSWER_MS, &error,
                                       "ALTER PUBLICATION \"millrace_draft_%s\" ADD %s",
                                       follow->options->slot, added.data);
@@ -432,7 +440,7 @@ void mr_pg_publication_add_change(struct mr_text *sql, const struct mr_pg_source
                       table);
     }
     mr_sql_format(sql, "ALTER PUBLICATION %I ADD ", options->publication);
-    pg_publication_add_table(sql, options, table);
+    pg_publication_add_table(sql, options, table, NULL);
     mr_text_string(sql, "; ");
 }
 

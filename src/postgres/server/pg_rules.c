@@ -1,6 +1,7 @@
 #include "postgres/server/pg_rules.h"
 
 #include "event/checkpoint.h"
+#include "postgres/server/pg_form.h"
 
 enum {
     TEXT_MAX = 1024,
@@ -81,6 +82,7 @@ mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_op
 
 void mr_pg_facts_done(struct mr_pg_facts *facts)
 {
+    cJSON_Delete(facts->sent);
     mr_pg_result_free(facts->server);
     mr_pg_result_free(facts->tables);
     mr_pg_result_free(facts->unlogged);
@@ -211,13 +213,21 @@ static void rule_missing_publication(const struct rules *rules)
                        "from it: it is somebody else's",
                        options->slot, pid);
     } else if (has_slot) {
+        const cJSON *sent = rules->facts->sent;
         mr_pg_remedy(rules->to,
-                     "if somebody else reads from the slot, choose another slot_name; else: 1. if "
-                     "it had a row filter or a list of columns, add them to the statement, for "
-                     "they are not stored (the last start's log may have them: setup_warning); 2. "
-                     "run it as the owner of the tables: CREATE PUBLICATION %I",
+                     mr_pg_sent_options(sent) != NULL
+                         ? "if somebody else reads from the slot, choose another slot_name; else: "
+                           "1. look through the statement, which has the row filters, lists of "
+                           "columns and options that were there when it was last seen; 2. run it "
+                           "as the owner of the tables: CREATE PUBLICATION %I"
+                         : "if somebody else reads from the slot, choose another slot_name; else: "
+                           "1. if it had a row filter or a list of columns, add them to the "
+                           "statement, for they are not stored (the last start's log may have "
+                           "them: setup_warning), and options, such as WITH "
+                           "(publish_via_partition_root = true); 2. run it as the owner of the "
+                           "tables: CREATE PUBLICATION %I",
                      options->publication);
-        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version, sent);
         mr_pg_remedy(rules->to,
                      "; 3. start millrace, which goes on if nothing was written meanwhile; "
                      "if it ends so again, millrace recover --config FILE makes the "
@@ -229,12 +239,12 @@ static void rule_missing_publication(const struct rules *rules)
     } else if (rules->facts->is_standby) {
         mr_pg_remedy(rules->to, "create it on the primary with CREATE PUBLICATION %I",
                      options->publication);
-        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version, NULL);
         mr_pg_remedy(rules->to, ", and start once the standby has it");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist, and a standby can't make it");
     } else if (!options->create_publication) {
         mr_pg_remedy(rules->to, "create it with CREATE PUBLICATION %I", options->publication);
-        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version, NULL);
         mr_pg_remedy(rules->to, ", or set source.postgres.create_publication = true");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist");
     } else {
@@ -476,10 +486,17 @@ static void pg_rule_table(const struct rules *rules, uint32_t row,
     } else if (mr_pg_publication_exists(rules->facts) &&
                !rules->options->captured.alter_publication &&
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
-        mr_pg_remedy(rules->to,
-                     "run ALTER PUBLICATION %I ADD TABLE ONLY %T, set publication.alter = true, or "
-                     "take it out of \"tables\"",
+        bool is_configured = mr_pg_published_of(rules->options, table) != NULL;
+        const char *sent = is_configured ? NULL : mr_pg_sent_of_table(rules->facts->sent, table);
+        mr_pg_remedy(rules->to, "run ALTER PUBLICATION %I ADD TABLE ONLY %T",
                      rules->options->publication, table);
+        mr_text_string(&rules->to->remedy, sent == NULL ? "" : sent);
+        mr_pg_remedy(rules->to, ", set publication.alter = true, or take it out of \"tables\"%s",
+                     sent != NULL ? ""
+                     : rules->goes_on
+                         ? "; a row filter or a list of columns that it had there must "
+                           "be in the statement, or the file, or what they hid goes out"
+                         : "");
         mr_pg_found(rules->to, level, MR_ERR_CONFIG, "is not in publication \"%s\"%s",
                     rules->options->publication,
                     rules->goes_on ? ": changes made since it is not are missing, and stay so"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/finding.h"
+#include "base/object.h"
 #include "postgres/catalog/pg_options.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -24,6 +25,7 @@ struct mr_pg_facts {
     struct mr_pg_result *rules;          /* enum mr_rule_column; NULL: none is configured */
     struct mr_pg_result *meant;          /* enum mr_meant_column */
     struct mr_pg_result *unlogged_parts; /* the same of partitions of configured tables */
+    cJSON *sent;                   /* stored with the position (pg_form.h); NULL: nothing is */
     struct mr_pg_result *unlogged; /* their count, and names of five; NULL: there are no patterns */
 };
 
@@ -103,9 +105,10 @@ mr_status mr_pg_rules_of_standby(struct mr_pg_conn *conn, const struct mr_pg_fac
  * its rules are the server's own (CREATE PUBLICATION), and two filters are compared in the server's
  * spelling. pg_publication.c. */
 
-/* Adds what follows "CREATE PUBLICATION name", for a person: of very many tables the first. */
+/* Adds what follows "CREATE PUBLICATION name", for a person: of very many tables the first. `sent`:
+ * what the one before had, as it is stored; NULL: nothing is. */
 void mr_pg_publication_add_rest(struct mr_text *sql, const struct mr_pg_source_options *options,
-                                int version);
+                                int version, const cJSON *sent);
 
 /* Adds statements that have the publication send the table as configured: whole, where nothing
  * is. */

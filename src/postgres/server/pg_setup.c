@@ -1,5 +1,6 @@
 #include "postgres/server/pg_setup.h"
 
+#include "event/silence.h"
 #include "postgres/server/pg_left.h"
 #include "postgres/server/pg_rules.h"
 
@@ -350,6 +351,8 @@ struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stor
         state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
         state.known = (struct mr_pg_delivered){.end = stored->end_lsn, .last = stored->last};
         state.tables_are_known = tables == 0 || tables == mr_pg_tables_mark(options);
+        const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_SILENCE);
+        state.silence = section == NULL ? NULL : section->json;
     }
     state.begins = stored == NULL ? 0 : mr_checkpoint_begins(stored);
     return state;
@@ -482,6 +485,7 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
     MR_ASSERT(conn != desk); /* one is read while the other is asked */
     MR_TRY(mr_pg_facts_read(desk, options, &facts, ret_error));
     facts.tables_are_known = state->tables_are_known;
+    facts.sent = cJSON_Parse(state->silence == NULL ? "" : state->silence);
     facts.slot_is_replaced = ret_copy != NULL && mr_pg_replaces_slot(options->copies);
     mr_status status = setup_all(&setup);
     mr_pg_facts_done(&facts);

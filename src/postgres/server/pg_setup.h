@@ -13,10 +13,11 @@ struct mr_pg_stream_state {
     bool is_known;         /* where it goes on, */
     bool tables_are_known; /* and that it had these tables */
     struct mr_pg_delivered known;
-    mr_lsn delivered;  /* what ends before is with the sink, and no more; 0: not known */
-    const char *gap;   /* why it can't go on there; NULL: nothing is known against it */
-    mr_lsn begins;     /* where it is to begin after a copy that is stored as begun; 0: none */
-    mr_lsn gap_stored; /* where the gap ends that is stored; 0: none */
+    mr_lsn delivered;    /* what ends before is with the sink, and no more; 0: not known */
+    const char *silence; /* what is stored of the publication, among others; NULL: nothing */
+    const char *gap;     /* why it can't go on there; NULL: nothing is known against it */
+    mr_lsn begins;       /* where it is to begin after a copy that is stored as begun; 0: none */
+    mr_lsn gap_stored;   /* where the gap ends that is stored; 0: none */
 };
 struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
                                                 const struct mr_pg_source_options *options);
