@@ -118,6 +118,29 @@ def test_a_crash(system, two):
     streams(two["a"])
 
 
+def test_a_transaction_is_skipped_as_the_runbook_says(system, two):
+    """Its block, for an instance, with a drop-in of the administrator's own; and taken out again."""
+    block = re.search(r"With systemd, as root.*?```sh\n(.*?)```", read("docs/runbook.md"), re.DOTALL).group(1)
+    for was, now in (("millrace.service.d", "millrace@a.service.d"), ("/etc/millrace/config.toml", "/etc/millrace/a.toml"), ("restart millrace\n", "restart millrace@a\n"),
+                     ("16/B374D848", "0/1")):
+        assert was in block
+        block = block.replace(was, now)
+    now, later = block.split("# later\n")
+    own = "/etc/systemd/system/millrace@a.service.d/override.conf"
+    system.write(own, "[Service]\nMemoryMax=1G\n")
+    try:
+        system.run("sh", "-euc", now)
+        streams(two["a"])
+        assert "--skip-commit-lsn 0/1" in system.shown("millrace@a", "ExecStart") and system.shown("millrace@a", "MemoryMax") == str(1 << 30)
+        two["a"].run("INSERT INTO t (v) VALUES ('x')")
+        eventually(lambda: system.events("millrace@a", "skip_ignored"), 20, "the skip")
+        system.run("sh", "-euc", later)
+        assert "skip" not in system.shown("millrace@a", "ExecStart")
+    finally:
+        system.run("rm", "-r", os.path.dirname(own))
+        system.systemctl("daemon-reload")
+
+
 def test_tables_are_proved_beside_it(system, two):
     """By the secrets of the instance, at the same paths."""
     system.systemctl("start", "millrace@a")
