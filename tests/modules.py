@@ -31,6 +31,7 @@ SYSTEM = {
     "daemon": "test_reload test_operations test_profiler test_limits",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
+    "encode/hidden": "test_tables test_reselect",
     "encode/values": "test_types test_debezium faults/test_values",
     "event": "test_state test_delivery test_context",
     "fleet": "test_fleet test_systemd faults/test_hosts test_helm test_kubernetes_plane",

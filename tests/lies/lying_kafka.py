@@ -5,6 +5,7 @@ Formats: https://kafka.apache.org/protocol, record batches of version 2. Version
 without compact strings; ApiVersions is asked for in version 3, which has them."""
 
 import gzip
+import itertools
 import re
 import select
 import socket
@@ -282,7 +283,7 @@ class Session:
                 reader.take(1)
             name, fields, safe = getattr(self, f"on_{api}")(reader, version)
             self.server.asked[name] = self.server.asked.get(name, 0) + 1
-            self.waiting[correlation] = (name, safe)
+            self.waiting[correlation] = (name, version, safe)
             message = framed(name, correlation, fields)
             known = self.server.seen.get(name)
             if known is None or len(known.fields) < len(fields):
@@ -323,10 +324,11 @@ class Session:
         at = 0
         while at + 8 <= len(data):
             length, correlation = struct.unpack_from(">iI", data, at)
-            name, safe = self.waiting.get(correlation, ("", None))
-            if safe is not None and reads_as_good(name, data[at + 8:]):
+            name, version, safe = self.waiting.get(correlation, ("", 0, None))
+            good = answered_well(name, version, data[at + 8:]) if safe is not None else None
+            if good:
                 with self.server.lock:
-                    safe()
+                    safe(good)
                 del self.waiting[correlation]
             if length < 4:
                 break
@@ -417,7 +419,7 @@ class Session:
         reader.take(10)
         committed = reader.number(1)
 
-        def safe():
+        def safe(_good):
             if committed:
                 for record in self.server.uncommitted.get(name, []):
                     self.server.acknowledge(*record)
@@ -428,7 +430,7 @@ class Session:
         transactional = reader.text()
         reader.take(6)
         asked = reader.list(lambda: (reader.text(), reader.list(lambda: (reader.number(4), reader.bytes()))))
-        answers, taken = [], []
+        answers, taken = [], {}
         for topic, partitions in asked:
             described = []
             for i, data in partitions:
@@ -437,14 +439,16 @@ class Session:
                     offset = -NOT_LEADER if self.server.leaves else self.server.topics[topic][i].append(batch)
                 error = -offset if offset < 0 else 0
                 if not error:
-                    taken += [(topic, key, value) for key, value, _ in batch.records]
+                    taken[topic, i] = [(topic, key, value) for key, value, _ in batch.records]
                 described.append([Field("i32", i, "partition"), Field("error", error, "error"),
                                   Field("i64", offset, "offset"), Field("i64", -1, "time"),
                                   *([Field("i64", 0, "log start")] if version >= 5 else [])])
             answers.append([Field("text", topic, "topic"), *listed("partitions", described)])
 
-        def safe():
-            for record in taken:
+        def safe(good):
+            # Of one partition librdkafka's own does not look at names.
+            of_good = taken.values() if len(taken) == 1 else (records for named, records in taken.items() if named in good)
+            for record in itertools.chain.from_iterable(of_good):
                 if transactional is None:
                     self.server.acknowledge(*record)
                 else:
@@ -513,23 +517,25 @@ def framed(name, correlation, fields):
                    number(4, len(head) + len(body) if length is None else length) + head + body)
 
 
-def reads_as_good(name, body):
-    """Whether an answer has no error, as far as it goes. That a record was written before (DUPLICATE_SEQUENCE_NUMBER) says that
-    it is safe (KIP-98; librdkafka's rd_kafka_handle_Produce_error)."""
+def answered_well(name, version, body):
+    """What has no error in an answer, as far as it goes: partitions, or True. That a record was written before
+    (DUPLICATE_SEQUENCE_NUMBER) says that it is safe (KIP-98; librdkafka's rd_kafka_handle_Produce_error)."""
     reader = Reader(body)
+    good = set()
     try:
         if name == "end transaction":
             reader.take(4)
             return reader.number(2) == 0
-        if reader.number(4) < 1:
-            return False
-        reader.take(max(0, reader.number(2)))  # the topic, which librdkafka does not look at
-        if reader.number(4) < 1:
-            return False
-        reader.take(4)
-        return reader.number(2) in (0, WRITTEN_BEFORE)
+        for _ in range(reader.number(4)):
+            topic = reader.take(max(0, reader.number(2))).decode(errors="replace")
+            for _ in range(reader.number(4)):
+                partition = reader.number(4)
+                if reader.number(2) in (0, WRITTEN_BEFORE):
+                    good.add((topic, partition))
+                reader.take(8 + 8 + 8 * (version >= 5))
     except ValueError:
-        return False
+        pass
+    return good
 
 
 # ---- lies ----
