@@ -272,7 +272,7 @@ class Millrace:
         return self.log(event)[-1]
 
     def streaming(self):
-        self.wait_for("source_connected")
+        self.wait_for("source_connected", limit_s=120)  # another test's transaction may be open for a minute
         return self
 
     def address(self):

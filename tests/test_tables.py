@@ -1211,8 +1211,8 @@ def test_a_listed_table_that_is_not_published_is_said(database, millrace, topic,
     assert values(topic(database.topic("u")).take(1)) == [1]
     assert process.figure('millrace_standstill{cause="table_unpublished"}') == 1 and process.figure("millrace_ready") == 1
     code, text = check(process)
-    assert code == 0 and "is not in publication" in text and "or what they hid goes out" in text, text
-    assert re.search("must be in the statement, or what they hid goes out .*; then send what differs: millrace verify --repair --yes", line["message"]), line
+    assert code == 0 and "is not in publication" in text, text
+    assert "then send what differs: millrace verify --repair --yes" in line["message"], line
     database.run(re.search(r"Run (ALTER PUBLICATION .* ADD TABLE ONLY .*); or take it out", line["message"])[1])
     process.wait_for("standstill_over")
     assert process.stop() == 0

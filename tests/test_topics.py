@@ -49,8 +49,8 @@ def write_more(database, rows=2000):
 
 
 def limit_records(database, name, operation):
-    """A request of several records is too large, and the session ends."""
-    entry = ConfigEntry("max.message.bytes", "800", incremental_operation=operation)
+    """Each record is too old, and the session ends."""
+    entry = ConfigEntry("message.timestamp.before.max.ms", "1", incremental_operation=operation)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     eventually(lambda: database.admin.incremental_alter_configs([resource])[resource].result(10) is None, 30, "the topic's limit")
 

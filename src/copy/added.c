@@ -128,7 +128,7 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
     if (count <= rows) {
         mr_pg_form_settle(added->form, tables, rows);
     }
-    bool is_whole = is_known && names.len + add.len < ROOM_MAX;
+    bool is_short = names.len + add.len < ROOM_MAX;
     if (rows > 0) {
         mr_text_format(
             text,
@@ -138,11 +138,12 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
             text->len == 0 ? "" : "; ", (long long)count, count == 1 ? "table is" : "tables are",
             added->source->publication, count == 1 ? "it" : "them", names.data,
             count > UNPUBLISHED_MAX ? ", …" : "",
-            is_whole ? add.data : "ALTER PUBLICATION … ADD TABLE ONLY …, ",
-            is_whole ? "a row filter or a list of columns that it had there when it was last seen "
-                       "is in the statement"
-                     : "a row filter or a list of columns that it had there must be in the "
-                       "statement, or what they hid goes out (setup_warning in the log has them)");
+            is_short ? add.data : "ALTER PUBLICATION … ADD TABLE ONLY …, ",
+            is_short && is_known
+                ? "a row filter or a list of columns that it had there when it was last seen "
+                  "is in the statement"
+                : "a row filter or a list of columns that it had there must be in the "
+                  "statement, or what they hid goes out (setup_warning in the log has them)");
     }
     return MR_OK;
 }

@@ -14,7 +14,7 @@ enum {
     TOPICS = 4,
     PARTITIONS = 10, /* of each */
     ALL = TOPICS * PARTITIONS,
-    LIMIT_S = 60,
+    LIMIT_S = 180,
     PRODUCE = 0,          /* ApiKey of a ProduceRequest */
     COPIED_BYTES = 65535, /* message.copy.max.bytes: larger ones are not copied */
 };

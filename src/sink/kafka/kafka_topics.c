@@ -193,7 +193,8 @@ static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err
                        "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it",
                        name, reason);
     }
-    if (err == RD_KAFKA_RESP_ERR__FATAL) {
+    /* The reports that say why are on their way. */
+    if (err == RD_KAFKA_RESP_ERR__FATAL && topics->wait_ms >= RETRY_LOGGED_MS) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT, "Kafka topic \"%s\": %s", name, reason);
     }
     if (topics->wait_ms >= RETRY_LOGGED_MS) {
