@@ -307,6 +307,23 @@ def test_compression_only_where_it_pays(database, millrace, topic):
     assert rest.index(3) < 16 and set(rest[rest.index(3):]) == {3}
 
 
+def test_rows_alone_do_not_tell_of_many(database, millrace, topic):
+    """A row of random digits alone can't be compressed; of many of them the names are the same."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    consumer = topic(database.make_topic("t"))
+    process = millrace(format='"row"').start().streaming()
+    for i in range(3):
+        database.run("INSERT INTO t VALUES (%s, md5(random()::text))", [i])
+        consumer.take(1)
+    alone = codecs_on_disk(database.topic("t"))
+    database.run("INSERT INTO t SELECT g, left(md5(random()::text), 8) FROM generate_series(3, 20000) g")
+    consumer.take(19998)
+    assert process.stop() == 0
+    assert alone == [0] * 3
+    many = codecs_on_disk(database.topic("t"))[3:]
+    assert many.count(3) >= len(many) - 2, many
+
+
 def test_a_record_that_fits_compressed_alone(database, millrace, topic):
     """All in one transaction, so that each new session would have them in that order again."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")

@@ -259,8 +259,7 @@ void mr_config_build_columns(struct mr_config *config)
     for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {
         build_columns(config, &all[i], &rules);
     }
-    config->encode.column_rules.items = rules.items;
-    config->encode.column_rules.count = rules.count;
+    config->encode.column_rules = (struct mr_column_rules){rules.items, rules.count};
     config->source.hides_columns = rules.count > 0;
     config->source.hiding_count = rules.count;
     struct mr_table_pattern *hiding = KEPT_ARRAY(config, struct mr_table_pattern, rules.count);

@@ -30,8 +30,8 @@ static bool note_member(struct asking_of *asking, uint32_t oid, const struct mr_
     struct mr_members_known *known = asking->known;
     /* 32 bits of it: so many are stored. */
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, name->data, name->len) & UINT32_MAX;
-    bool was_there = asking->sorted > 0 && bsearch(&hash, known->names, asking->sorted,
-                                                   sizeof(hash), mr_u64_compare) != NULL;
+    bool was_there =
+        mr_search(&hash, known->names, asking->sorted, sizeof(hash), mr_u64_compare) != NULL;
     asking->last = oid > asking->last ? oid : asking->last;
     if (!was_there) {
         MR_GROW(known->names, known->room, known->count + 1);

@@ -50,14 +50,15 @@ static void topic_name(char *name, size_t size, int topic)
     snprintf(name, size, "t%d", topic);
 }
 
-static struct together *together_new(const char *idempotent, const char *codec,
+/* Each call of the mock cluster waits for its thread, which may sleep for a second: few of them. */
+static struct together *together_new(const char *brokers, const char *idempotent, const char *codec,
                                      const char *linger_ms, const char *in_flight)
 {
     struct together *together = calloc(1, sizeof(*together));
     char reason[256], name[16];
     together->random = 88172645463325252U;
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    together_set(conf, "test.mock.num.brokers", "2");
+    together_set(conf, "test.mock.num.brokers", brokers);
     together_set(conf, "enable.idempotence", idempotent);
     together_set(conf, "compression.codec", codec);
     together_set(conf, "linger.ms", linger_ms);
@@ -73,9 +74,6 @@ static struct together *together_new(const char *idempotent, const char *codec,
         const struct rd_kafka_metadata *metadata;
         topic_name(name, sizeof(name), t);
         assert_int_equal(rd_kafka_mock_topic_create(together->cluster, name, PARTITIONS, 1), 0);
-        for (int p = 0; p < PARTITIONS; p++) {
-            rd_kafka_mock_partition_set_leader(together->cluster, name, p, 1);
-        }
         together->topics[t] = rd_kafka_topic_new(together->producer, name, NULL);
         assert_int_equal(rd_kafka_metadata(together->producer, 0, together->topics[t], &metadata,
                                            LIMIT_S * 1000),
@@ -192,7 +190,7 @@ static int count_requests(struct together *together)
 static void test_small_requests_are_one(void **state)
 {
     (void)state;
-    struct together *together = together_new("true", "none", LONG, "1");
+    struct together *together = together_new("1", "true", "none", LONG, "1");
     rd_kafka_mock_broker_set_rtt(together->cluster, 1, 500);
     rd_kafka_mock_start_request_tracking(together->cluster);
     for (int of = 0; of < ALL; of++) {
@@ -208,7 +206,7 @@ static void test_small_requests_are_one(void **state)
 static void test_each_partition_has_its_answer(void **state)
 {
     (void)state;
-    struct together *together = together_new("false", "lz4", LONG, "5");
+    struct together *together = together_new("1", "false", "lz4", LONG, "5");
     const rd_kafka_resp_err_t refused = RD_KAFKA_RESP_ERR_INVALID_RECORD;
     rd_kafka_mock_partition_push_request_errors(together->cluster, "t1", 3, PRODUCE, 1, refused);
     for (int p = 5; p < 8; p++) {
@@ -234,7 +232,7 @@ static void test_each_partition_has_its_answer(void **state)
 static void test_leaders_change(void **state)
 {
     (void)state;
-    struct together *together = together_new("true", "lz4", "20", "5");
+    struct together *together = together_new("2", "true", "lz4", "20", "5");
     char name[16];
     for (int round = 0; round < 20; round++) {
         for (int of = 0; of < ALL; of++) {
@@ -306,7 +304,7 @@ static void test_what_is_sent_together_is_read(void **state)
     static const char *const codecs[] = {"none", "lz4", "zstd", "gzip"};
     static const uint32_t sizes[] = {1, 20, 300, 5000, COPIED_BYTES + 20000};
     for (size_t c = 0; c < MR_ARRAY_LEN(codecs); c++) {
-        struct together *together = together_new("true", codecs[c], LONG, "5");
+        struct together *together = together_new("1", "true", codecs[c], LONG, "5");
         for (int round = 0; round < 15; round++) {
             uint32_t size = sizes[draw(together, MR_ARRAY_LEN(sizes))];
             for (int of = 0; of < ALL; of++) {

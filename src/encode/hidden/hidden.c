@@ -12,9 +12,9 @@ struct mr_hidden {
     struct mr_kin *kin;
     pthread_mutex_t lock;
     struct mr_seen_tables seen;
-    struct mr_index
-        told; /* by OID: all that were learned, also those that have nothing hidden; kept
-                             where some that were seen before are not known (seen.cut) */
+    /* All that were learned, also those of which nothing is hidden, by OID; kept where some that
+     * were seen before are not known (seen.cut). */
+    struct mr_index told;
     uint32_t *told_oids;
     uint32_t told_room;
 };
@@ -192,10 +192,23 @@ static const char *shown_by_name(const struct mr_seen *seen, const char *judged,
     return has_new ? lost : NULL;
 }
 
+/* Whether it is about that table and no other. */
 static bool rule_names(const struct mr_column_rule *rule, const char *schema, const char *table)
 {
-    return strcmp(rule->table.schema.text, schema) == 0 &&
+    return mr_pattern_is_name(&rule->table.schema) && mr_pattern_is_name(&rule->table.table) &&
+           strcmp(rule->table.schema.text, schema) == 0 &&
            strcmp(rule->table.table.text, table) == 0;
+}
+
+/* Whether a rule names it: what is hidden of it is somebody's decision. */
+static bool is_named(const struct mr_hidden *hidden, const struct mr_relation *now)
+{
+    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
+        if (rule_names(&hidden->seen.rules.items[i], now->schema, now->table)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool rule_names_any(const struct mr_column_rule *rule, const struct mr_relation *now)
@@ -232,8 +245,7 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
         const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
         bool is_about = rule->action != MR_COLUMN_INCLUDE && !rule->is_unsent &&
                         (rule->topic == NULL || strcmp(rule->topic, topic) == 0) &&
-                        mr_pattern_is_name(&rule->table.schema) &&
-                        mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
+                        mr_pattern_is_name(&rule->column);
         uint32_t column;
         if (is_about && rule_names_any(rule, now) &&
             !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column) &&
@@ -293,31 +305,38 @@ static bool was_told(const struct mr_hidden *hidden, uint32_t oid)
 }
 
 /* Whether something of it may have been hidden that is not known any more: it could not be stored,
- * and the table was altered since. A rule that names it is somebody's decision. */
+ * and the table was altered since. */
 static bool is_forgotten(const struct mr_hidden *hidden, const struct mr_relation *now)
 {
-    bool is_about = false, is_named = false;
+    bool is_about = false;
     if (hidden->seen.cut == 0 || now->oid > hidden->seen.cut || was_told(hidden, now->oid)) {
         return false;
     }
     for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
         const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
         is_about |= mr_column_rule_is_about(rule, rule->topic, now);
-        is_named |= mr_pattern_is_name(&rule->table.schema) &&
-                    mr_pattern_is_name(&rule->table.table) &&
-                    rule_names(rule, now->schema, now->table);
     }
-    return is_about && !is_named;
+    return is_about && !is_named(hidden, now);
+}
+
+/* A table as a whole, of which it can't be told what was hidden. Whether it does, else the caller
+ * refuses it. */
+static bool goes_out(const struct mr_hidden *hidden, const struct mr_relation *now, const char *why)
+{
+    if (hidden->unmatched != MR_UNMATCHED_WARN) {
+        return false;
+    }
+    mr_log(MR_LOG_WARN, "columns_unmatched", why, MR_LOG_STR("schema", now->schema),
+           MR_LOG_STR("table", now->table));
+    return true;
 }
 
 static mr_status forgotten(const struct mr_hidden *hidden, const struct mr_relation *now,
                            struct mr_error *ret_error)
 {
-    if (hidden->unmatched == MR_UNMATCHED_WARN) {
-        mr_log(MR_LOG_WARN, "columns_unmatched",
-               "a table was altered while millrace was down, and what the rules for columns hid of "
-               "it before could not be stored; a column that was renamed goes out as it is",
-               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table));
+    if (goes_out(hidden, now,
+                 "a table was altered while millrace was down, and what the rules for columns hid "
+                 "of it before could not be stored; a column that was renamed goes out as it is")) {
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_POISON,
@@ -361,17 +380,9 @@ static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_
     return column;
 }
 
-/* Whether all rules are about this table by its own name, or one names it and no other: somebody
- * has decided. */
-static bool all_name(const struct mr_hidden *hidden, const struct mr_relation *now)
+/* Whether all rules fit it by its own name: so no other table's could hide more of it. */
+static bool all_fit(const struct mr_hidden *hidden, const struct mr_relation *now)
 {
-    for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
-        const struct mr_table_pattern *table = &hidden->seen.rules.items[i].table;
-        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table) &&
-            rule_names(&hidden->seen.rules.items[i], now->schema, now->table)) {
-            return true;
-        }
-    }
     for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
         const struct mr_table_pattern *table = &hidden->seen.rules.items[i].table;
         if (!mr_table_pattern_matches(table, mr_slice_of(now->schema), mr_slice_of(now->table))) {
@@ -385,11 +396,9 @@ static bool all_name(const struct mr_hidden *hidden, const struct mr_relation *n
 static mr_status rootless(const struct mr_hidden *hidden, const struct mr_relation *now,
                           struct mr_error *ret_error)
 {
-    if (hidden->unmatched == MR_UNMATCHED_WARN) {
-        mr_log(MR_LOG_WARN, "columns_unmatched",
-               "a table was a partition, and it is not known of which table: the rules for columns "
-               "of that do not hide its values",
-               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table));
+    if (goes_out(hidden, now,
+                 "a table was a partition, and it is not known of which table: the rules for "
+                 "columns of that do not hide its values")) {
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_POISON,
@@ -560,7 +569,8 @@ static mr_status judge_parts(struct mr_hidden *hidden, const struct mr_relation 
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error)
 {
-    if (relation->is_part && relation->origin_count == 0 && !all_name(hidden, relation)) {
+    if (relation->is_part && relation->origin_count == 0 && !is_named(hidden, relation) &&
+        !all_fit(hidden, relation)) {
         MR_TRY(rootless(hidden, relation, ret_error));
     }
     topic = topic == NULL ? "" : topic;
@@ -602,17 +612,15 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
         mr_seen_find(&hidden->seen, relation->oid, NULL, "") != NULL) {
         return;
     }
-    bool hides_any = false;
     bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
         hides[i] = mr_column_rules_hide(&hidden->seen.rules, NULL, relation,
                                         relation->columns[i].name, false);
-        hides_any |= hides[i];
     }
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     struct mr_places places;
-    if (mr_places_init(&places, relation) && hides_any) {
+    if (mr_places_init(&places, relation) && mr_seen_hides_any(hides, relation->column_count)) {
         struct mr_seen *learned =
             mr_seen_keep(&hidden->seen, relation, &places, name.data, "", hides);
         learned->is_learned = true;

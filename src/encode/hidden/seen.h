@@ -48,6 +48,8 @@ void mr_seen_init(struct mr_seen_tables *tables, const struct mr_column_rules *r
                   struct mr_kin *kin);
 void mr_seen_done(struct mr_seen_tables *tables);
 
+bool mr_seen_hides_any(const bool *hides, uint32_t count);
+
 /* By its OID, or by its name (NULL: not) the one that was seen last; NULL: none. */
 struct mr_seen *mr_seen_find(const struct mr_seen_tables *tables, uint32_t oid, const char *name,
                              const char *topic);
@@ -76,8 +78,6 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
 void mr_seen_reduce(struct mr_seen *seen);
 
 /* ---- of the stored form (seen_stored.c) ---- */
-
-bool mr_seen_hides_any(const bool *hides, uint32_t count);
 
 /* Under the name that it was hidden under last. */
 void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name);

@@ -54,7 +54,9 @@ static mr_status pg_left_take(void *context, const struct mr_pg_result *row,
 }
 
 /* pgoutput describes a table (R, 82) right before the first of its changes that the publication
- * sends, TRUNCATE included; with a partition also its root. M, 77, is a logical message. */
+ * sends, TRUNCATE included; with a partition also its root (maybe_send_schema in PostgreSQL's
+ * pgoutput.c). M, 77, is a logical message (PostgreSQL manual, Logical Replication Message
+ * Formats). */
 static mr_status ask_what_it_holds(struct mr_pg_conn *conn, struct holding *holding,
                                    const char *publication, mr_lsn until)
 {

@@ -50,8 +50,9 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
         "--skip-commit-lsn skips no such row: leave it out by snapshot.where, or, of a copy while "
         "the stream runs, end that by millrace snapshot --stop";
     struct mr_position at = record->position;
-    const char *table = mr_position_is_copied(at) ? record->topic->table : NULL;
-    if (!mr_position_is_copied(at)) {
+    bool is_copied = mr_position_is_copied(at);
+    const char *table = is_copied ? record->topic->table : NULL;
+    if (!is_copied) {
         snprintf(of, sizeof(of), "change %llu of the transaction that commits at " MR_LSN_FORMAT,
                  (unsigned long long)at.ordinal, MR_LSN_ARGS(at.commit_lsn));
         snprintf(past, sizeof(past), "--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction",

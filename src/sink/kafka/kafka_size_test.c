@@ -44,14 +44,22 @@ static void test_bytes_as_they_are_sent(void **state)
 {
     (void)state;
 #ifdef MILLRACE_CODECS
-    static const char *const codecs[] = {"gzip", "snappy", "lz4", "zstd"};
+    /* Snappy's copies are of 64 bytes at most (google/snappy, format_description.txt), the others'
+     * of any length. */
+    static const char *const codecs[] = {"gzip", "lz4", "zstd",
+#ifdef MILLRACE_RDKAFKA_SEND_NOW
+                                         "snappy"
+#endif
+    };
     struct mr_topic topic = {.name = (char *)"t"};
     struct mr_record record = record_of(&topic);
     for (size_t i = 0; i < MR_ARRAY_LEN(codecs); i++) {
+        const bool is_snappy = codecs[i][0] == 's';
+        const size_t least = is_snappy ? VALUE_BYTES / 64 * 3 : 61;
         struct mr_kafka_options options = {.compression = codecs[i], .headers = true};
         memset(value, 'y', sizeof(value));
         struct mr_kafka_size size = mr_kafka_size_of(&options, &record);
-        assert_true(size.sent > 61 && size.sent < 500);
+        assert_true(size.sent > least && size.sent < (is_snappy ? 2100 : 500));
         assert_true(mr_kafka_is_more(&options, &record, 400, size.sent));
         assert_false(mr_kafka_is_more(&options, &record, 400, size.sent + 1));
         assert_false(mr_kafka_is_more(&options, &record, size.plain, 1));
