@@ -30,6 +30,15 @@ def services():
     return dict(zip(parts[1::2], parts[2::2]))
 
 
+def test_the_chart_knows_what_is_taken_up():
+    """The options whose change means no new pod are those that the program names."""
+    reference = subprocess.run([BINARY, "reference", "reload"], capture_output=True, text=True, check=True).stdout
+    rows = [re.findall(r"`([a-z_.]+)`", row.split("|")[1]) for row in reference.splitlines() if row.startswith("| `")]
+    helpers = read("packaging", "helm", "millrace", "templates", "_helpers.tpl")
+    lists = {name: re.search(rf'define "millrace.{name}" -}}}}\n(.*)\n', helpers)[1].split() for name in ("atOnce", "between")}
+    assert sorted(lists["between"]) == sorted(rows[0] + rows[1]) and sorted(lists["atOnce"]) == sorted(rows[2]) and len(rows) == 3
+
+
 @pytest.mark.parametrize("unit, name", [("millrace.service", "millrace.service"), ("millrace@.service", "millrace@shop.service")])
 def test_systemd_unit_is_hardened(tmp_path, unit, name):
     shutil.copy(path("docs", "deploy", unit), tmp_path / name)

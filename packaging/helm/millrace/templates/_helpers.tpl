@@ -24,7 +24,7 @@
 pipeline.latency pipeline.coalesce pipeline.status_interval pipeline.shutdown_deadline pipeline.reconnect_max log.level snapshot.added_tables
 {{- end -}}
 {{- define "millrace.between" -}}
-tables excluded_tables tombstones skipped_operations sink.kafka.oversize sink.kafka.dead_letter_topic publication.where publication.columns publication.alter
+tables excluded_tables tombstones skipped_operations context.headers sink.kafka.oversize sink.kafka.dead_letter_topic publication.where publication.columns publication.alter
 {{- end -}}
 
 {{/* Seconds of pipeline.shutdown_deadline, and ten. */}}
