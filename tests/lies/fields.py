@@ -61,7 +61,7 @@ class Field:
 
     def lies_text(self):
         value = self.encode()
-        return {"empty": b"\0\0", "null": b"\xff\xff" + value[2:], "length huge": b"\x7f\xff" + value[2:],
+        return {"empty": b"\0\0", "null": b"\xff\xff", "length huge": b"\x7f\xff" + value[2:],
                 "length lowest": b"\x80\x00" + value[2:], "long": b"\x75\x30" + b"x" * 30_000,
                 "no text": number(2, len(value) - 2) + b"\xff" * (len(value) - 2),
                 "zeros": number(2, len(value) - 2) + bytes(len(value) - 2)}

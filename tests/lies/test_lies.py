@@ -12,7 +12,7 @@ import postgres_trial
 import registry_trial
 import trial
 from launcher import Launcher
-from lying_kafka import Lie
+from lying_kafka import Lie, turn_fields
 
 LIES = os.environ.get("MILLRACE_TEST_LIES", "500")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -108,6 +108,14 @@ def test_a_stored_position_with_a_turned_bit(monkeypatch):
         trial.wait_until(lambda: self.ended() or "failed CRC32C check" in self.text(self.said), trial.WAIT_S), stop(self)))
     verdict = kafka_trial.attempt(Lie("fetch", "a bit of the position", turn, "exactly once"))
     assert verdict.good and verdict.told and verdict.code != 10 and "failed CRC32C check" in verdict.said, (verdict.faults, verdict.said)
+
+
+@pytest.mark.parametrize("kind,target", [("at least once", "produce rows"), ("exactly once", "produce state")])
+def test_an_answer_that_names_no_topic(monkeypatch, kind, target):
+    """The partition is one of the request's, and so the name is looked at (scripts/librdkafka.patch)."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    verdict = kafka_trial.attempt(Lie(target, "topic: null", lambda message: turn_fields(message, "topic", "null"), kind))
+    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
 
 
 def test_an_honest_registry(monkeypatch):
