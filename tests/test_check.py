@@ -192,6 +192,9 @@ def test_least_rights_are_enough(database, millrace, topic):
         database.run("INSERT INTO t VALUES (1)")
         topic(database.topic("t")).take(1)
         assert process.stop() == 0
+        database.run(f"DROP PUBLICATION {database.publication}")
+        code, text = check(process)  # one statement for it, which has filters and lists
+        assert code == 10 and text.count("CREATE PUBLICATION") == 1 and "may not create the publication" not in text, text
     finally:
         database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 

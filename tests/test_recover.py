@@ -381,10 +381,14 @@ def test_a_path_is_printed_for_a_shell(scene):
     assert shlex.split(done.stdout.splitlines()[-1])[:4] == ["millrace", "recover", "--config", path], done
 
 
-def test_a_publication_that_was_made_again(database, scene):
-    """What was written while it was gone can't be decoded: check and recover know it as the start does."""
+@pytest.mark.parametrize("written_before", [0, 40])
+def test_a_publication_that_was_made_again(database, scene, written_before):
+    """What was written while it was gone can't be decoded: check and recover know it as the start does, also behind rows that were
+    written while it was there, which the slot still holds where millrace was streaming."""
     assert scene.process.stop() == 0
     made = f"CREATE PUBLICATION {database.publication} FOR TABLE t, u"
+    for i in range(written_before):
+        database.run(f"UPDATE t SET v = {i} WHERE id = 4")
     database.run(f"DROP PUBLICATION {database.publication}")
     database.run("INSERT INTO t VALUES (701, 0); DELETE FROM t WHERE id = 10")
     database.run(made)

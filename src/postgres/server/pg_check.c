@@ -196,7 +196,9 @@ static mr_status pg_check_role(struct mr_pg_conn *conn, const struct mr_pg_facts
         MR_FOUND_OK(to, "\"%s\" may replicate", name);
     }
     check_writes(facts, name, mr_pg_result_true(role, 0, 3), to);
-    bool makes_it = facts->options->create_publication && !facts->is_standby;
+    /* With a slot it is not made: the publication's own finding has the statement as it was. */
+    bool makes_it =
+        facts->options->create_publication && !facts->is_standby && !mr_pg_slot_exists(facts);
     if (!mr_pg_publication_exists(facts) && makes_it && !super && !mr_pg_result_true(role, 0, 2)) {
         mr_pg_remedy(to,
                      "GRANT CREATE ON DATABASE %I TO %I and make it owner of the tables, "

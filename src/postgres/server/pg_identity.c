@@ -270,6 +270,10 @@ mr_status mr_pg_left_at(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     return read_switch(conn, now.timeline, stored->identity.timeline, ret_lsn, ret_error);
 }
 
+/* Past what was delivered and is not confirmed, and what a session that ended had not sent yet: a
+ * second of a busy stream. Not all: a long backlog would be written to the server's disk. */
+enum { PEEKED_CHANGES = 100000 };
+
 /* Where the publication was made or altered after what the slot holds began, the stream can be read
  * only if it was there when the rows were written (pgoutput.c, LoadPublications). The server tells
  * without moving the slot, as the stream does. */
@@ -288,9 +292,9 @@ static mr_status peek(struct mr_pg_conn *desk, const struct mr_pg_source_options
     MR_TEXT(name);
     mr_sql_add_identifier(&name, options->publication);
     MR_TRY(mr_pg_ask_number(desk, "what the slot holds", 'n', &changes, ret_error,
-                            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, 1,"
+                            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, %u,"
                             " 'proto_version', '1', 'publication_names', %L)",
-                            options->slot, name.data));
+                            options->slot, (uint32_t)PEEKED_CHANGES, name.data));
     return mr_pg_sees_publication(desk, ret_error);
 }
 

@@ -206,11 +206,13 @@ static void rule_missing_publication(const struct rules *rules)
     bool has_slot = rules->goes_on && slot_is_of_this_database(rules->facts);
     const char *pid = mr_pg_fact(rules->facts, MR_SLOT_PID);
     if (has_slot && pid != NULL) {
-        mr_pg_remedy(rules->to, "choose another slot_name and publication_name, or create the "
+        mr_pg_remedy(rules->to, "if that is this pipeline's millrace, stop it, and run millrace "
+                                "check again, which then prints the statement; else choose "
+                                "another slot_name and publication_name, or create the "
                                 "publication that the slot is read with");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG,
                        "does not exist, but slot \"%s\" does, and process %s of the server reads "
-                       "from it: it is somebody else's",
+                       "from it: somebody else's, or this pipeline's, which had no row since",
                        options->slot, pid);
     } else if (has_slot) {
         const cJSON *sent = rules->facts->sent;
@@ -491,7 +493,10 @@ static void pg_rule_table(const struct rules *rules, uint32_t row,
         mr_pg_remedy(rules->to, "run ALTER PUBLICATION %I ADD TABLE ONLY %T",
                      rules->options->publication, table);
         mr_text_string(&rules->to->remedy, sent == NULL ? "" : sent);
-        mr_pg_remedy(rules->to, ", set publication.alter = true, or take it out of \"tables\"%s",
+        /* By the file, which does not have them, it would be added without. */
+        bool is_less = sent != NULL && sent[0] != '\0';
+        mr_pg_remedy(rules->to, "%s or take it out of \"tables\"%s",
+                     is_less ? "," : ", set publication.alter = true,",
                      sent != NULL ? ""
                      : rules->goes_on
                          ? "; a row filter or a list of columns that it had there must "
