@@ -3,7 +3,6 @@ Only with MILLRACE_TEST_HELM=1, after `scripts/setup.sh --helm`, which builds He
 
 import json
 import os
-import re
 import subprocess
 import time
 import tomllib

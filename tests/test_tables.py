@@ -1105,11 +1105,16 @@ def test_a_column_of_a_partition_is_hidden_by_its_number(database, millrace, top
         assert process.stop() == 0
 
 
-def test_the_stream_shows_a_partition_whose_table_is_gone(database, millrace, topic):
-    """No table has its columns by now."""
+def masked_by_root(database, millrace, **more):
+    """A process that streams partitioned t, and masks its `email`."""
     database.run(ALIKE.format("t"))
     database.run(BY_ROOT.format(database.publication, "true"))
-    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    return millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true", **more).start().streaming()
+
+
+def test_the_stream_shows_a_partition_whose_table_is_gone(database, millrace, topic):
+    """No table has its columns by now."""
+    process = masked_by_root(database, millrace)
     emptied(database)
     assert process.stop() == 0
     for text in ("CREATE TABLE x PARTITION OF t FOR VALUES FROM (10) TO (20)", "INSERT INTO t VALUES (11, 'n', 'hidden-1')", "ALTER TABLE t DETACH PARTITION x",
@@ -1122,9 +1127,7 @@ def test_the_stream_shows_a_partition_whose_table_is_gone(database, millrace, to
 
 def test_the_stream_shows_a_partition_that_is_gone(database, millrace, topic):
     """Its columns are not its table's by then, and no catalog ever knew it."""
-    database.run(ALIKE.format("t"))
-    database.run(BY_ROOT.format(database.publication, "true"))
-    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    process = masked_by_root(database, millrace)
     database.run("BEGIN; CREATE TABLE x PARTITION OF t FOR VALUES FROM (10) TO (20); INSERT INTO t VALUES (11, 'n', 'hidden-1');"
                  "ALTER TABLE t DETACH PARTITION x; ALTER TABLE x ALTER name TYPE varchar; INSERT INTO x VALUES (12, 'n', 'hidden-2');"
                  "ALTER TABLE x ADD more int; INSERT INTO x VALUES (13, 'n', 'hidden-3', 1); DROP TABLE x; COMMIT")
@@ -1143,9 +1146,7 @@ COPIED = {
 @pytest.mark.parametrize("how", COPIED)
 def test_a_copy_hides_what_a_former_partition_did(database, millrace, topic, how):
     """It was made and detached while nobody saw it. A table that was none goes out as it is."""
-    database.run(ALIKE.format("t"))
-    database.run(BY_ROOT.format(database.publication, "true"))
-    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true", **COPIED[how]).start().streaming()
+    process = masked_by_root(database, millrace, **COPIED[how])
     database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
     emptied(database)
     assert process.stop() == 0
@@ -1164,9 +1165,7 @@ def test_a_copy_hides_what_a_former_partition_did(database, millrace, topic, how
 
 
 def test_a_copy_fails_where_the_stream_would_end(database, millrace, topic):
-    database.run(ALIKE.format("t"))
-    database.run(BY_ROOT.format(database.publication, "true"))
-    process = millrace(tables=("public.*",), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    process = masked_by_root(database, millrace)
     database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
     emptied(database)
     for text in ("ALTER TABLE t DETACH PARTITION t_1", *swapped("t_1").split("; ")):
