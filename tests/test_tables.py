@@ -705,6 +705,25 @@ def test_a_hidden_column_that_goes_before_any_row_stops_nothing(database, millra
     assert process.stop() == 0
 
 
+def test_what_no_rule_hides_any_more_is_said_once(database, millrace, topic):
+    """A rule that loses a table's name, when another's new one is written, shows that table's values."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text); CREATE TABLE customers (id int PRIMARY KEY, email text)")
+    process = millrace(tables=("public.*",), columns__mask='["public.(users|customers):email=8"]').start().streaming()
+    emptied(database)
+    assert process.stop() == 0
+    database.run("ALTER TABLE users RENAME TO people; ALTER TABLE customers RENAME TO clients")
+    process = millrace(tables=("public.*",), columns__mask='["public.(clients|customers):email=8"]').start().streaming()
+    line = process.wait_for("columns_shown")
+    assert (line["columns"], line["count"]) == ("public.users.email", 1)
+    database.run("INSERT INTO people VALUES (1, 'seen'); INSERT INTO clients VALUES (1, 'hidden')")
+    assert topic(database.topic("people")).take(1)[0].json["after"]["email"] == "seen"
+    assert topic(database.topic("clients")).take(1)[0].json["after"]["email"] == "********"
+    assert process.stop() == 0
+    process.start().streaming()
+    emptied(database)
+    assert process.stop() == 0 and not process.log("columns_shown")
+
+
 def test_hidden_columns_of_many_tables_are_known_at_the_next_start(database, millrace, topic):
     """Too many for the names of all their columns to be stored."""
     more = "".join(f" || ', t' || i || '_of_the_columns_of_it_{n} text'" for n in range(20))

@@ -41,6 +41,10 @@ struct mr_seen_tables {
     char *stored;      /* as it is stored, unless */
     bool is_formatted; /* it has changed */
     bool was_too_much;
+    struct mr_text shown; /* "schema.table.column", …: those that were hidden in what was taken, and
+                             that no rule hides now */
+    uint32_t shown_count;
+    bool has_told_shown;
     uint32_t cut; /* tables up to this OID may have been seen, and not been stored; 0: none */
 };
 

@@ -5,6 +5,9 @@
 /* The stored record must fit: some thousand tables of like columns. */
 enum { STORED_BYTES_MAX = 64 * 1024 };
 
+/* Of a line of the log. */
+enum { SHOWN_BYTES_MAX = 1000 };
+
 enum { IS_LEARNED = 1, IS_NUMBERED = 2, IS_PARTIAL = 4 };
 
 /* Tables that differ in their names alone are stored together. */
@@ -169,12 +172,25 @@ static bool is_hidden_now(const struct mr_seen_tables *tables, const struct mr_s
     return is_hidden;
 }
 
+static void note_shown(struct mr_seen_tables *tables, const char *table, const char *column)
+{
+    tables->shown_count++;
+    if (tables->shown.len < SHOWN_BYTES_MAX) {
+        mr_text_format(&tables->shown, "%s%s.%s", tables->shown.len == 0 ? "" : ", ", table,
+                       column);
+    }
+}
+
 /* What no rule hides any more somebody has decided to show. */
-static void drop_decided(const struct mr_seen_tables *tables, struct mr_seen *seen)
+static void drop_decided(struct mr_seen_tables *tables, struct mr_seen *seen)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < seen->count; i++) {
-        seen->hides[i] = seen->hides[i] && is_hidden_now(tables, seen, seen->columns[i]);
+        bool was_hidden = seen->hides[i];
+        seen->hides[i] = was_hidden && is_hidden_now(tables, seen, seen->columns[i]);
+        if (was_hidden && !seen->hides[i]) {
+            note_shown(tables, seen->name, seen->columns[i]);
+        }
     }
     for (uint32_t i = 0; i < seen->number_count; i++) {
         if (is_hidden_now(tables, seen, seen->numbers[i].name)) {
@@ -280,6 +296,19 @@ static const cJSON *stored_list(const cJSON *object, const char *name)
     return cJSON_IsArray(list) ? list->child : NULL;
 }
 
+/* Once: or a rule that lost a table's new name, say, would show its values in silence. */
+static void tell_shown(struct mr_seen_tables *tables)
+{
+    if (tables->shown_count > 0 && !tables->has_told_shown) {
+        tables->has_told_shown = true;
+        mr_log(MR_LOG_WARN, "columns_shown",
+               "no rule for columns hides any more what one hid: it goes out as it is",
+               MR_LOG_STR("columns", tables->shown.data), MR_LOG_INT("count", tables->shown_count));
+    }
+    mr_text_done(&tables->shown);
+    tables->shown_count = 0;
+}
+
 void mr_seen_take(struct mr_seen_tables *tables, const char *json)
 {
     MR_OBJECT cJSON *object = cJSON_Parse(json);
@@ -299,4 +328,5 @@ void mr_seen_take(struct mr_seen_tables *tables, const char *json)
         numbers = numbers == NULL ? NULL : numbers->next;
         rules = rules == NULL ? NULL : rules->next;
     }
+    tell_shown(tables);
 }

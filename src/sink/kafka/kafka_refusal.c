@@ -48,7 +48,7 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
     char of[96] = "a row that is copied";
     char past[256] =
         "--skip-commit-lsn skips no such row: leave it out by snapshot.where, or, of a copy while "
-        "the stream runs, end that by millrace snapshot --stop";
+        "the stream runs, end that by millrace snapshot --stop --config FILE";
     struct mr_position at = record->position;
     bool is_copied = mr_position_is_copied(at);
     const char *table = is_copied ? record->topic->table : NULL;
