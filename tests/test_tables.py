@@ -956,6 +956,52 @@ def test_a_partition_of_a_partition_hides_what_the_outermost_does(database, mill
     assert process.stop() == 0
 
 
+BETWEEN = ("CREATE TABLE p (id int, email text) PARTITION BY RANGE (id); CREATE TABLE pn (id int, email text) PARTITION BY RANGE (id);"
+           "CREATE TABLE pn1 PARTITION OF pn FOR VALUES FROM (0) TO (10)")
+WITH_TWO = "ALTER TABLE p ATTACH PARTITION pn FOR VALUES FROM (0) TO (99); CREATE TABLE pn2 PARTITION OF pn FOR VALUES FROM (10) TO (99)"
+
+
+@pytest.mark.parametrize("when", ["before", "running", "stopped"])
+def test_a_rule_of_a_partition_that_is_partitioned_hides_what_is_in_it(database, millrace, topic, when):
+    """Rows come by the outermost table's name, which no rule has: nothing goes out, also of a partition that was made since."""
+    database.run(BETWEEN + (";" + WITH_TWO if when == "before" else ""))
+    process = millrace(tables=("public.*",), columns__mask='["public.pn:email=8"]', publication__via_partition_root="true").start().streaming()
+    if when != "before":
+        database.run("INSERT INTO pn VALUES (1, 'hidden-1')")
+        assert topic(database.topic("pn")).take(1)[0].json["after"]["email"] == "********"
+        emptied(database)
+    if when == "stopped":
+        assert process.stop() == 0
+    if when != "before":
+        database.run(WITH_TWO)
+    database.run("INSERT INTO p VALUES (11, 'hidden-2')")
+    if when == "stopped":
+        process.start()
+    assert process.ended(60) == 65 and 'column \\"email\\" of its partition public.pn2' in "".join(process.lines)
+    assert database.topic("p") not in database.topics()
+    process.configure(tables='["public.*"]', columns__mask='["public.pn:email=8", "public.p:email=8"]', publication__via_partition_root="true")
+    process.start().streaming()
+    assert topic(database.topic("p")).take(1)[0].json["after"]["email"] == "********" and process.stop() == 0
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_a_partition_of_a_former_partition_hides_what_that_does(database, millrace, topic, when):
+    database.run(BETWEEN + ";" + WITH_TWO)
+    process = millrace(tables=("public.*",), columns__mask='["public.pn:email=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("ALTER TABLE p DETACH PARTITION pn")
+    database.run("INSERT INTO pn VALUES (1, 'hidden-1')")
+    assert topic(database.topic("pn")).take(1)[0].json["after"]["email"] == "********"
+    emptied(database)
+    if when == "stopped":
+        assert process.stop() == 0
+    database.run("ALTER TABLE pn DETACH PARTITION pn1")
+    database.run("INSERT INTO pn1 VALUES (2, 'hidden-2')")
+    if when == "stopped":
+        process.start()
+    assert topic(database.topic("pn1")).take(1)[0].json["after"]["email"] == "********"
+    assert process.stop() == 0
+
+
 # What is done to a partition, and to its table, while millrace is stopped; rows that show nothing, or the exit code.
 FORGOTTEN = {
     "renamed-columns": ("ALTER TABLE spring RENAME email TO mail; ALTER TABLE spring RENAME note TO email", 65),

@@ -185,8 +185,8 @@ static bool is_same_numbers(const struct mr_kin *kin, uint32_t numbers)
     return numbers != 0 && kin->numbers[numbers][0] == '\0';
 }
 
-/* What was taken out of the outermost table, with all that is in it, stays that one's. The numbers
- * of the two are not put together, unless they are the same everywhere. */
+/* What was taken out of the outermost table, with all that is in it, stays that one's, too. The
+ * numbers of the two are not put together, unless they are the same everywhere. */
 static void note_part(struct mr_kin *kin, uint32_t oid, uint32_t root, uint32_t numbers)
 {
     uint32_t above_oid = kin->roots[root].oid;
@@ -205,6 +205,8 @@ static void note_part(struct mr_kin *kin, uint32_t oid, uint32_t root, uint32_t 
             is_same_numbers(kin, numbers) && is_same_numbers(kin, origins[i].numbers) ? numbers : 0;
         kin_add(kin, &part);
     }
+    /* Rows come by its name once it is the outermost, and rules may name it. */
+    kin_add(kin, &(struct part){.oid = oid, .root = root, .numbers = numbers});
 }
 
 void mr_kin_note(struct mr_kin *kin, uint32_t oid, const struct mr_origin *of)
@@ -321,6 +323,19 @@ static char *format_parts(const struct mr_kin *kin, uint32_t end, bool is_cut)
     return text;
 }
 
+/* How many entries those that are stored have. */
+static uint32_t stored_end(const struct mr_kin *kin)
+{
+    uint32_t tables = 0, end = 0;
+    for (; end < kin->count; end++) {
+        tables += end == 0 || kin->parts[end].oid != kin->parts[end - 1].oid;
+        if (tables > MR_KIN_STORED_MAX) {
+            break;
+        }
+    }
+    return end;
+}
+
 char *mr_kin_format(struct mr_kin *kin)
 {
     MR_HOLD(&kin->lock);
@@ -328,9 +343,9 @@ char *mr_kin_format(struct mr_kin *kin)
         return NULL;
     }
     if (kin->stored == NULL) {
-        bool is_more = kin->count > MR_KIN_STORED_MAX;
-        kin->stored =
-            format_parts(kin, is_more ? MR_KIN_STORED_MAX : kin->count, kin->is_cut || is_more);
+        uint32_t end = stored_end(kin);
+        bool is_more = end < kin->count;
+        kin->stored = format_parts(kin, end, kin->is_cut || is_more);
         if (strlen(kin->stored) > KIN_BYTES_MAX) {
             is_more = true;
             free(kin->stored);

@@ -347,12 +347,12 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
         " a.oid IN (SELECT oid FROM chosen), coalesce(r.root, 0)::bigint, n.nspname,"
         " rc.relname, %s FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
         " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
-        /* The topmost, which has the largest tree; that of a partitioned table has itself. */
-        " LEFT JOIN (SELECT DISTINCT ON (oid) oid, root FROM (SELECT t.oid, t.root,"
-        " count(*) OVER (PARTITION BY t.root) AS size FROM listed JOIN tree t"
-        " ON t.root = listed.oid) z ORDER BY oid, size DESC) r ON r.oid = a.oid"
+        /* A row for each that it is in, the topmost last, which has the largest tree; that of a
+         * partitioned table has itself. */
+        " LEFT JOIN (SELECT t.oid, t.root, count(*) OVER (PARTITION BY t.root) AS size"
+        " FROM listed JOIN tree t ON t.root = listed.oid) r ON r.oid = a.oid"
         " LEFT JOIN pg_class rc ON rc.oid = r.root"
-        " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1",
+        " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1, r.size",
         options->hides_columns ? NUMBERS : "NULL::text");
 }
 
