@@ -1002,6 +1002,39 @@ def test_a_partition_of_a_former_partition_hides_what_that_does(database, millra
     assert process.stop() == 0
 
 
+# What is done to the file between the two, and to the table.
+OF_STREAMS = {
+    "own-rule": ('["e?mail=8"]', None, "ALTER TABLE users RENAME email TO post"),
+    "own-rule-swapped": ('["email=8"]', None, "ALTER TABLE users RENAME email TO x; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME x TO note"),
+}
+
+
+@pytest.mark.parametrize("how", OF_STREAMS)
+def test_a_hidden_column_is_shown_in_no_other_stream(database, millrace, topic, how):
+    """By a stream's own rule, before any row; and in a stream that comes later, by a rule for all."""
+    own, rule, change = OF_STREAMS[how]
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("users",), columns__mask=rule)
+
+    def configure(destination):
+        columns = f"columns = {{mask = {own}}}\n" if own else ""
+        process.write(process.native((), {"tables": None, "columns.mask": rule}) + "[[streams]]\nsource = {resource = 'users', operations = ['read', 'insert']}\n"
+                      f"{columns}sink = {{destination = '{database.topic(destination)}'}}\n")
+    if own:
+        configure("one")
+    process.start().streaming()
+    if rule:
+        database.run("INSERT INTO users VALUES (1, 'hidden-1', 'seen')")
+        assert "hidden" not in topic(database.topic("users")).take(1)[0].value
+    emptied(database)
+    assert process.stop() == 0
+    database.run(change)
+    database.run("INSERT INTO users VALUES (2, 'hidden-2', 'seen')")
+    configure("one")
+    assert process.start().ended(60) == 65 and 'column \\"email\\"' in "".join(process.lines)
+    assert database.topic("one") not in database.topics()
+
+
 # What is done to a partition, and to its table, while millrace is stopped; rows that show nothing, or the exit code.
 FORGOTTEN = {
     "renamed-columns": ("ALTER TABLE spring RENAME email TO mail; ALTER TABLE spring RENAME note TO email", 65),

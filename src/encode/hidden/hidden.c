@@ -240,7 +240,7 @@ static bool was_dropped(const struct mr_seen *learned, const struct mr_relation 
 static const char *missing_of(const struct mr_hidden *hidden, const struct mr_relation *now,
                               const char *topic)
 {
-    const struct mr_seen *learned = mr_seen_learned(&hidden->seen, now->oid);
+    const struct mr_seen *learned = mr_seen_learned(&hidden->seen, now->oid, topic);
     for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {
         const struct mr_column_rule *rule = &hidden->seen.rules.items[i];
         bool is_about = rule->action != MR_COLUMN_INCLUDE && !rule->is_unsent &&
@@ -362,7 +362,7 @@ static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_
     if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
         column = missing_of(hidden, now, topic);
     }
-    by_oid = by_oid != NULL ? by_oid : mr_seen_learned(&hidden->seen, now->oid);
+    by_oid = by_oid != NULL ? by_oid : mr_seen_learned(&hidden->seen, now->oid, topic);
     for (uint32_t i = 0; i < now->origin_count && column == NULL; i++) {
         column =
             lost_of_origin(hidden, now, &now->origins[i], places, topic, hides, by_oid == NULL);
@@ -604,30 +604,45 @@ static void learn_told(struct mr_hidden *hidden, uint32_t oid)
     }
 }
 
-void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+/* What the rules hide of it in the stream that goes to `topic`; NULL: in all. */
+static void learn_stream(struct mr_hidden *hidden, const struct mr_relation *relation,
+                         const char *topic)
 {
-    MR_HOLD(&hidden->lock);
-    learn_told(hidden, relation->oid);
+    const char *of = topic == NULL ? "" : topic;
+    struct mr_places places;
     if (hidden->seen.count >= LEARNED_MAX ||
-        mr_seen_find(&hidden->seen, relation->oid, NULL, "") != NULL) {
+        mr_seen_find(&hidden->seen, relation->oid, NULL, of) != NULL) {
         return;
     }
     bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        hides[i] = mr_column_rules_hide(&hidden->seen.rules, NULL, relation,
+        hides[i] = mr_column_rules_hide(&hidden->seen.rules, topic, relation,
                                         relation->columns[i].name, false);
     }
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
-    struct mr_places places;
     if (mr_places_init(&places, relation) && mr_seen_hides_any(hides, relation->column_count)) {
         struct mr_seen *learned =
-            mr_seen_keep(&hidden->seen, relation, &places, name.data, "", hides);
+            mr_seen_keep(&hidden->seen, relation, &places, name.data, of, hides);
         learned->is_learned = true;
         mr_seen_reduce(learned);
     }
     mr_places_done(&places);
     free(hides);
+}
+
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+{
+    const struct mr_column_rules *rules = &hidden->seen.rules;
+    MR_HOLD(&hidden->lock);
+    learn_told(hidden, relation->oid);
+    learn_stream(hidden, relation, NULL);
+    for (uint32_t i = 0; i < rules->count; i++) {
+        const char *topic = rules->items[i].topic;
+        if (topic != NULL && mr_column_rule_is_about(&rules->items[i], topic, relation)) {
+            learn_stream(hidden, relation, topic);
+        }
+    }
 }
 
 char *mr_hidden_format(struct mr_hidden *hidden)

@@ -96,9 +96,11 @@ static void seen_remove(struct mr_seen_tables *tables, struct mr_seen *seen)
     tables->count--;
 }
 
-const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid)
+const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid,
+                                      const char *topic)
 {
-    const struct mr_seen *learned = mr_seen_find(tables, oid, NULL, "");
+    const struct mr_seen *learned = mr_seen_find(tables, oid, NULL, topic);
+    learned = learned != NULL ? learned : mr_seen_find(tables, oid, NULL, "");
     return learned != NULL && learned->is_learned ? learned : NULL;
 }
 
@@ -109,7 +111,7 @@ const struct mr_seen *mr_seen_origin(const struct mr_seen_tables *tables,
     mr_text_format(&name, "%s.%s", origin->schema, origin->table);
     const struct mr_seen *seen = mr_seen_find(tables, origin->oid, NULL, topic);
     seen = seen != NULL ? seen : mr_seen_find(tables, 0, name.data, topic);
-    return seen != NULL ? seen : mr_seen_learned(tables, origin->oid);
+    return seen != NULL ? seen : mr_seen_learned(tables, origin->oid, topic);
 }
 
 uint32_t mr_seen_number_in_part(const char *numbers, uint32_t number)

@@ -58,8 +58,9 @@ bool mr_seen_hides_any(const bool *hides, uint32_t count);
 struct mr_seen *mr_seen_find(const struct mr_seen_tables *tables, uint32_t oid, const char *name,
                              const char *topic);
 
-/* One that was learned, of whichever stream; NULL: none. */
-const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid);
+/* One that was learned, of that stream, or of whichever; NULL: none. */
+const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid,
+                                      const char *topic);
 
 /* What was seen of that table, or learned; NULL: nothing. */
 const struct mr_seen *mr_seen_origin(const struct mr_seen_tables *tables,
