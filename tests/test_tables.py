@@ -1006,6 +1006,7 @@ def test_a_partition_of_a_former_partition_hides_what_that_does(database, millra
 OF_STREAMS = {
     "own-rule": ('["e?mail=8"]', None, "ALTER TABLE users RENAME email TO post"),
     "own-rule-swapped": ('["email=8"]', None, "ALTER TABLE users RENAME email TO x; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME x TO note"),
+    "another-stream": (None, '["*.*:email=8"]', "ALTER TABLE users RENAME email TO post"),
 }
 
 

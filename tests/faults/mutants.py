@@ -71,6 +71,8 @@ MUTANTS = [
     Mutant("what is in a detached partition has its rules alone", "src/event/kin.c", "root == 0 ? 0 : entries_at(kin, above, above_oid);", "0 * above;", "unit kin_test"),
     Mutant("a partition of a partition has the outermost's rules alone", "src/event/kin.c", "    kin_add(kin, &(struct part){.oid = oid, .root = root, .numbers = numbers});\n", "",
            "test_tables.py::test_a_partition_of_a_former_partition_hides_what_that_does"),
+    Mutant("a hidden column is known in one stream", "src/encode/hidden/hidden.c", "    mr_seen_adopt(&hidden->seen, relation->oid, name.data, topic);\n", "",
+           "test_tables.py::test_a_hidden_column_is_shown_in_no_other_stream"),
     Mutant("what a stream's rule hides is not known from the start", "src/encode/hidden/hidden.c", "            learn_stream(hidden, relation, topic);\n", "",
            "test_tables.py::test_a_hidden_column_is_shown_in_no_other_stream"),
     Mutant("whose partition a table was is not stored", "src/flow/kept.c", "        mr_kin_take(what_of(companion), json);\n", "",

@@ -581,6 +581,7 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
     const char *before = NULL;
     MR_HOLD(&hidden->lock);
+    mr_seen_adopt(&hidden->seen, relation->oid, name.data, topic);
     const char *column = judge_hidden(hidden, relation, places, name.data, topic, hides, &before);
     mr_status status =
         column == NULL ? MR_OK : unmatched(hidden, relation, before, column, ret_error);

@@ -244,6 +244,50 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
     return mr_seen_put(tables, &made);
 }
 
+/* The last one that rows came of, of whichever stream. */
+static const struct mr_seen *seen_elsewhere(const struct mr_seen_tables *tables, uint32_t oid,
+                                            const char *name)
+{
+    const struct mr_index *index = name == NULL ? &tables->by_oid : &tables->by_name;
+    const struct mr_seen *found = NULL;
+    uint32_t at = 0;
+    for (uint32_t i;
+         (i = mr_index_next(index, name == NULL ? oid : hash_name(name), &at)) != MR_INDEX_NONE;) {
+        const struct mr_seen *seen = &tables->items[i];
+        bool is_it = name == NULL ? seen->oid == oid : strcmp(seen->name, name) == 0;
+        if (is_it && !seen->is_learned && (found == NULL || found->order < seen->order)) {
+            found = seen;
+        }
+    }
+    return found;
+}
+
+void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name, const char *topic)
+{
+    const struct mr_seen *from = seen_elsewhere(tables, oid, NULL);
+    from = from != NULL ? from : seen_elsewhere(tables, 0, name);
+    if (from == NULL || mr_seen_find(tables, oid, NULL, topic) != NULL ||
+        mr_seen_find(tables, 0, name, topic) != NULL) {
+        return;
+    }
+    struct mr_seen made = {.oid = from->oid,
+                           .name = MR_STRDUP(from->name),
+                           .topic = MR_STRDUP(topic),
+                           .columns = MR_NEW_ARRAY(char *, from->count),
+                           .hides = MR_NEW_ARRAY(bool, from->count),
+                           .count = from->count,
+                           .is_numbered = from->is_numbered,
+                           .is_partial = from->is_partial};
+    for (uint32_t i = 0; i < from->count; i++) {
+        made.columns[i] = MR_STRDUP(from->columns[i]);
+        made.hides[i] = from->hides[i];
+    }
+    for (uint32_t i = 0; i < from->number_count; i++) {
+        mr_seen_add_number(&made, from->numbers[i].number, from->numbers[i].name);
+    }
+    mr_seen_put_undecided(tables, &made);
+}
+
 void mr_seen_reduce(struct mr_seen *seen)
 {
     uint32_t kept = 0;

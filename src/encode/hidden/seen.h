@@ -62,6 +62,11 @@ struct mr_seen *mr_seen_find(const struct mr_seen_tables *tables, uint32_t oid, 
 const struct mr_seen *mr_seen_learned(const struct mr_seen_tables *tables, uint32_t oid,
                                       const char *topic);
 
+/* The table goes to a stream that had nothing of it: what was hidden in another one, and the rules
+ * hide in this one, too, counts here. */
+void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name,
+                   const char *topic);
+
 /* What was seen of that table, or learned; NULL: nothing. */
 const struct mr_seen *mr_seen_origin(const struct mr_seen_tables *tables,
                                      const struct mr_origin *origin, const char *topic);
@@ -83,6 +88,9 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
 void mr_seen_reduce(struct mr_seen *seen);
 
 /* ---- of the stored form (seen_stored.c) ---- */
+
+/* As mr_seen_put, but for what no rule hides any more: that somebody has decided to show. */
+void mr_seen_put_undecided(struct mr_seen_tables *tables, struct mr_seen *seen);
 
 /* Under the name that it was hidden under last. */
 void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name);

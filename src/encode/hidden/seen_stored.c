@@ -172,25 +172,12 @@ static bool is_hidden_now(const struct mr_seen_tables *tables, const struct mr_s
     return is_hidden;
 }
 
-static void note_shown(struct mr_seen_tables *tables, const char *table, const char *column)
-{
-    tables->shown_count++;
-    if (tables->shown.len < SHOWN_BYTES_MAX) {
-        mr_text_format(&tables->shown, "%s%s.%s", tables->shown.len == 0 ? "" : ", ", table,
-                       column);
-    }
-}
-
 /* What no rule hides any more somebody has decided to show. */
-static void drop_decided(struct mr_seen_tables *tables, struct mr_seen *seen)
+static void drop_decided(const struct mr_seen_tables *tables, struct mr_seen *seen)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < seen->count; i++) {
-        bool was_hidden = seen->hides[i];
-        seen->hides[i] = was_hidden && is_hidden_now(tables, seen, seen->columns[i]);
-        if (was_hidden && !seen->hides[i]) {
-            note_shown(tables, seen->name, seen->columns[i]);
-        }
+        seen->hides[i] = seen->hides[i] && is_hidden_now(tables, seen, seen->columns[i]);
     }
     for (uint32_t i = 0; i < seen->number_count; i++) {
         if (is_hidden_now(tables, seen, seen->numbers[i].name)) {
@@ -202,8 +189,7 @@ static void drop_decided(struct mr_seen_tables *tables, struct mr_seen *seen)
     seen->number_count = kept;
 }
 
-/* Takes over what it is made of. */
-static void seen_take_made(struct mr_seen_tables *tables, struct mr_seen *seen)
+void mr_seen_put_undecided(struct mr_seen_tables *tables, struct mr_seen *seen)
 {
     drop_decided(tables, seen);
     if (seen->number_count == 0 && !mr_seen_hides_any(seen->hides, seen->count)) {
@@ -211,6 +197,27 @@ static void seen_take_made(struct mr_seen_tables *tables, struct mr_seen *seen)
     } else {
         mr_seen_put(tables, seen);
     }
+}
+
+static void note_shown(struct mr_seen_tables *tables, const struct mr_seen *seen)
+{
+    for (uint32_t i = 0; i < seen->count; i++) {
+        if (!seen->hides[i] || is_hidden_now(tables, seen, seen->columns[i])) {
+            continue;
+        }
+        tables->shown_count++;
+        if (tables->shown.len < SHOWN_BYTES_MAX) {
+            mr_text_format(&tables->shown, "%s%s.%s", tables->shown.len == 0 ? "" : ", ",
+                           seen->name, seen->columns[i]);
+        }
+    }
+}
+
+/* Takes over what it is made of. */
+static void seen_take_made(struct mr_seen_tables *tables, struct mr_seen *seen)
+{
+    note_shown(tables, seen);
+    mr_seen_put_undecided(tables, seen);
 }
 
 static bool is_filled(const cJSON *text)
