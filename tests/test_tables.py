@@ -924,9 +924,10 @@ def test_a_copy_hides_what_a_partition_did_before_it_was_one(database, millrace,
 # A partition of p that is partitioned itself; what is detached from it, or from p, or it and then what is in it.
 NESTED = {
     "leaf": ("ALTER TABLE p DETACH PARTITION p0", "p0"),
-    "inner-leaf": ("ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
-    "branch": ("ALTER TABLE p DETACH PARTITION pn", "pn"),
-    "branch-then-leaf": ("ALTER TABLE p DETACH PARTITION pn; ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
+    "inner-leaf": ("ALTER TABLE i DETACH PARTITION pn1", "pn1"),
+    "branch": ("ALTER TABLE p DETACH PARTITION i", "i"),
+    "branch-then-leaf": ("ALTER TABLE p DETACH PARTITION i; ALTER TABLE i DETACH PARTITION pn1", "pn1"),
+    "unseen-inner-leaf": ("CREATE TABLE px PARTITION OF i FOR VALUES FROM (15) TO (20); INSERT INTO p VALUES (16, 'hidden-5'); ALTER TABLE i DETACH PARTITION px", "px"),
     "unseen": ("CREATE TABLE px PARTITION OF p FOR VALUES FROM (20) TO (30); INSERT INTO p VALUES (21, 'hidden-5'); ALTER TABLE p DETACH PARTITION px", "px"),
 }
 
@@ -936,8 +937,8 @@ NESTED = {
 def test_a_partition_of_a_partition_hides_what_the_outermost_does(database, millrace, topic, how, when):
     database.run("CREATE TABLE p (id int PRIMARY KEY, email text) PARTITION BY RANGE (id);"
                  "CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (10);"
-                 "CREATE TABLE pn PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);"
-                 "CREATE TABLE pn1 PARTITION OF pn FOR VALUES FROM (10) TO (20)")
+                 "CREATE TABLE i PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);"
+                 "CREATE TABLE pn1 PARTITION OF i FOR VALUES FROM (10) TO (15)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
     process = millrace(tables=("public.*",), columns__mask='["public.p:email=8"]', publication__via_partition_root="true").start().streaming()
     database.run("INSERT INTO p VALUES (1, 'hidden-1'), (11, 'hidden-2')")

@@ -49,8 +49,6 @@ MUTANTS = [
     Mutant("asks for what is left out", "src/stream/reselect.c", "wiring->shows(wiring->shows_context, relation, i);", "true;",
            "test_reselect.py::test_columns_that_are_hidden"),
     Mutant("masked values in the clear", "src/encode/shape.c", "    shape(form, options, rule);\n", "", "test_reselect.py::test_columns_that_are_hidden"),
-    Mutant("a partition of a partition has no table", "src/postgres/catalog/pg_sql.c", "WHERE t.oid = a.oid AND o.oid <> a.oid", "WHERE false AND o.oid <> a.oid",
-           "test_tables.py::test_a_partition_of_a_partition_hides_what_the_outermost_does"),
     Mutant("of several that a table may be of, one counts", "src/postgres/catalog/pg_captured.c", "i < mr_pg_result_rows(result); i++) {\n        const struct mr_origin",
            "i < mr_pg_result_rows(result) && i < 0; i++) {\n        const struct mr_origin", "test_tables.py::test_a_table_with_the_columns_of_two_stops_nothing"),
     Mutant("a table that was never attached may have been", "src/postgres/catalog/pg_sql.c", '" bool_or(" IS_AS_MADE " OR " IS_TABLE_AS_MADE " OR " IS_BEFORE_SLOT(',
