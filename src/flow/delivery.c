@@ -27,9 +27,6 @@ enum {
     SOUND_MS = 2000,
     /* A sink that had no room is tried again. */
     FULL_MS = 10,
-    /* A request below it costs as much as one that holds more. With fewer than 64 partitions the
-     * usual pool has it for each; more memory than that was slower, as caches don't hold it. */
-    REQUEST_BYTES = 32768,
     /* Below it, epoll_wait's milliseconds are too coarse. */
     EXACT_NS = 10000000,
 };
@@ -690,16 +687,6 @@ static int64_t delivery_sooner(int64_t a_ns, int b_ms)
     return b_ns < a_ns ? b_ns : a_ns;
 }
 
-/* How much larger the pool may be: as the sink asks for answers from far away, or so that each
- * partition's request holds something. */
-static uint32_t pool_times(const struct mr_pool *pool, const struct mr_sink *sink)
-{
-    size_t pool_bytes = (size_t)pool->count * pool->block_size;
-    size_t wanted = ((size_t)sink->partitions * REQUEST_BYTES + pool_bytes - 1) / pool_bytes;
-    wanted = wanted < MR_SINK_TIMES_MAX ? wanted : MR_SINK_TIMES_MAX;
-    return wanted > sink->times ? (uint32_t)wanted : sink->times;
-}
-
 /* Records may wait for others for half of what latency may cost, while there are batches for
  * those. */
 static int64_t gather_ns(struct mr_pipeline *pipeline)
@@ -741,7 +728,7 @@ static mr_status delivery_serve(struct delivery *delivery, struct mr_error *ret_
         MR_TRY(send_batches(delivery, ret_error));
         sink->gather_ns = gather_ns(pipeline);
         MR_TRY(poll_sink(sink, ret_error));
-        mr_pool_lend(&pipeline->pool, pool_times(&pipeline->pool, sink));
+        mr_pool_lend(&pipeline->pool, sink->times);
         MR_TRY(advance(delivery, ret_error));
         int turn_ms = TURN_MS_MAX;
         if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {

@@ -120,8 +120,7 @@ struct mr_sink {
      * owner after it. Sink thread */
     bool is_half_ended;
     struct mr_position half_ended;
-    uint32_t times;      /* that the pool may be as large, for answers from far away. Sink thread */
-    uint32_t partitions; /* that records were on their way to at once, of late. Sink thread */
+    uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */
     /* Records may wait for so long for others; 0: none may. Set by the owner. Sink thread */
     int64_t gather_ns;
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */

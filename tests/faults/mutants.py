@@ -133,8 +133,6 @@ MUTANTS = [
            "    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &some, sizeof(some));\n", "", "unit gulp_test"),
     Mutant("a pool that never shrinks", "src/event/batch.c", "!most_are_free && lent <= atomic_load(&pool->lends)", "!most_are_free",
            "unit batch_test"),
-    Mutant("partitions that are never forgotten", "src/sink/kafka/kafka_spread.h", "        spread->most = 0;\n", "",
-           "unit kafka_spread_test"),
     Mutant("a transaction that stays open while nothing is old", "src/flow/pace.h",
            "is_backlog ? most_ns : mr_pace_live_ns(ending_ns)", "most_ns", "unit pace_test"),
     Mutant("confirms what it received", CONFIRM,

@@ -233,7 +233,6 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     kafka->reports = (struct mr_kafka_reports){0};
     kafka->ids = (struct mr_kafka_ids){0};
     mr_kafka_ready_init(&kafka->ready);
-    kafka->spread = (struct mr_spread){0};
     kafka->transaction = (struct mr_kafka_transaction){0};
     MR_TRY(kafka_producer_new(kafka, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options, kafka->base.standstill);

@@ -70,7 +70,6 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
     MR_ASSERT(batch->pending > 0 && queue->in_flight > 0);
     if (--queue->in_flight == 0) {
         note_answer(kafka, queue);
-        mr_spread_answered(&kafka->spread);
         if (queue->first != NULL) {
             mr_kafka_ready_add(&kafka->ready, queue);
         }

@@ -21,7 +21,6 @@
 #include "kafka/kafka_topic.h"
 #include "sink/kafka/kafka.h"
 #include "sink/kafka/kafka_far.h"
-#include "sink/kafka/kafka_spread.h"
 #include "sink/kafka/kafka_topics.h"
 #include "sink/record_headers.h"
 #include "sink/sink_counts.h"
@@ -117,7 +116,6 @@ struct mr_kafka_sink {
     struct mr_kafka_reach reach;
     struct mr_kafka_ids ids; /* of the session */
     struct mr_far far;
-    struct mr_spread spread;
     /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
     _Atomic size_t sent;
     struct mr_sink_counts counts;

@@ -255,8 +255,6 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     bool state = false;
     if (kafka->ready.first != NULL) {
         status = hand_over_ready(kafka, &count, ret_error);
-        mr_spread_note(&kafka->spread, mr_monotonic_ns(), count);
-        kafka->base.partitions = mr_spread_partitions(&kafka->spread);
     }
     if (kafka->store == MR_KAFKA_STORE_WAITS && status == MR_OK) {
         status = hand_over_state(kafka, ret_error);
