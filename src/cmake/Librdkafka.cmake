@@ -3,16 +3,16 @@
 # Only from 2.6.1 on it can log in to Kafka 4 by SCRAM (docs/dev/packaging.md).
 set(MILLRACE_LIBRDKAFKA pinned CACHE STRING "pinned: of scripts/librdkafka.sh; system: the distribution's; or a folder with include/ and lib/")
 
-# Whether it has scripts/librdkafka.patch's function (src/kafka/kafka_now.c).
+# Whether it has the functions of scripts/librdkafka.patch (src/kafka/kafka_now.c, src/sink/kafka/kafka_size.c): the last one tells.
 function(millrace_look_for_send_now include)
-    file(STRINGS ${include}/librdkafka/rdkafka.h found REGEX "rd_kafka_topic_send_now\\(")
+    file(STRINGS ${include}/librdkafka/rdkafka.h found REGEX "rd_kafka_snappy_size\\(")
     if(found)
         target_compile_definitions(PkgConfig::RDKAFKA INTERFACE MILLRACE_RDKAFKA_SEND_NOW)
     endif()
 endfunction()
 
 # What it compresses with, of which librdkafka tells nothing: src/sink/kafka/kafka_size.c. Without it, each message that is too large
-# for its topic costs a session, where sink.kafka.compression is not "none".
+# for its topic costs a session, where sink.kafka.compression is not "none"; with "snappy" also without the patch.
 function(millrace_look_for_codecs)
     pkg_check_modules(CODECS IMPORTED_TARGET liblz4 libzstd zlib)
     if(CODECS_FOUND)

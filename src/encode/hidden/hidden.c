@@ -319,8 +319,8 @@ static bool is_forgotten(const struct mr_hidden *hidden, const struct mr_relatio
     return is_about && !is_named(hidden, now);
 }
 
-/* A table as a whole, of which it can't be told what was hidden. Whether it does, else the caller
- * refuses it. */
+/* What was hidden of the table can't be told. True: it goes out nevertheless, which is logged;
+ * false: the caller refuses it. */
 static bool goes_out(const struct mr_hidden *hidden, const struct mr_relation *now, const char *why)
 {
     if (hidden->unmatched != MR_UNMATCHED_WARN) {
@@ -380,7 +380,8 @@ static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_
     return column;
 }
 
-/* Whether all rules fit it by its own name: so no other table's could hide more of it. */
+/* Whether each rule fits it by its own name: then no rule hides more of it, whatever table it was
+ * of. */
 static bool all_fit(const struct mr_hidden *hidden, const struct mr_relation *now)
 {
     for (uint32_t i = 0; i < hidden->seen.rules.count; i++) {

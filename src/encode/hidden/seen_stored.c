@@ -303,7 +303,8 @@ static const cJSON *stored_list(const cJSON *object, const char *name)
     return cJSON_IsArray(list) ? list->child : NULL;
 }
 
-/* Once: or a rule that lost a table's new name, say, would show its values in silence. */
+/* Once a process. Else a rule that does not have a table's new name would show its values in
+ * silence. */
 static void tell_shown(struct mr_seen_tables *tables)
 {
     if (tables->shown_count > 0 && !tables->has_told_shown) {

@@ -53,7 +53,7 @@ static mr_status pg_captured_take_table(void *context, const struct mr_pg_result
     struct mr_captured_table *table = mr_by_oid_make(&reading->now.tables, sizeof(*table), oid);
     table->kind = (enum mr_pg_capture)mr_pg_result_number(row, 0, 1);
     table->is_alone = mr_pg_result_true(row, 0, 2);
-    table->root = (uint32_t)mr_pg_result_number(row, 0, 3);
+    table->root = (uint32_t)mr_pg_result_number(row, 0, 3); /* of its rows the last, the topmost */
     if (table->root != 0) {
         const struct mr_origin origin = {.oid = table->root,
                                          .schema = mr_pg_result_value(row, 0, 4),

@@ -270,8 +270,10 @@ mr_status mr_pg_left_at(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     return read_switch(conn, now.timeline, stored->identity.timeline, ret_lsn, ret_error);
 }
 
-/* Past what was delivered and is not confirmed, and what a session that ended had not sent yet: a
- * second of a busy stream. Not all: a long backlog would be written to the server's disk. */
+/* Past what was delivered and is not confirmed, and what a session that ended had not sent yet:
+ * at 100,000 changes/s a second. Not all, because the server keeps what it reads, beyond work_mem
+ * on its disk, until the end (logicalfuncs.c, pg_logical_slot_get_changes_guts). It ends between
+ * transactions (PostgreSQL manual, Replication Management Functions). */
 enum { PEEKED_CHANGES = 100000 };
 
 /* Where the publication was made or altered after what the slot holds began, the stream can be read

@@ -207,9 +207,9 @@ static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_k
                : queue->handed_ns + kafka->base.gather_ns;
 }
 
-/* Fills the requests that are due, and counts them; MR_FULL: some, there is no room for more. Those
- * that are not full set out together, and so in one (scripts/librdkafka.patch). */
-static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_count,
+/* Fills the requests that are due; MR_FULL: some, there is no room for more. Those that are not
+ * full set out together, and so in one (scripts/librdkafka.patch). */
+static mr_status hand_over_ready(struct mr_kafka_sink *kafka, bool *ret_any,
                                  struct mr_error *ret_error)
 {
     struct mr_kafka_ready *ready = &kafka->ready;
@@ -229,7 +229,7 @@ static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_coun
         if (queue->in_flight == 0) {
             break; /* the reports of other queues make room */
         }
-        (*ret_count)++;
+        *ret_any = true;
         mr_kafka_ready_take(ready, at);
         if (queue->full) {
             mr_kafka_now(queue->handle, queue->partition);
@@ -251,16 +251,15 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
         return MR_OK;
     }
     mr_status status = MR_OK;
-    uint32_t count = 0;
-    bool state = false;
+    bool any = false;
     if (kafka->ready.first != NULL) {
-        status = hand_over_ready(kafka, &count, ret_error);
+        status = hand_over_ready(kafka, &any, ret_error);
     }
     if (kafka->store == MR_KAFKA_STORE_WAITS && status == MR_OK) {
         status = hand_over_state(kafka, ret_error);
-        state = status == MR_OK;
+        any |= status == MR_OK;
     }
-    if (count > 0 || state) {
+    if (any) {
         set_out(kafka);
     }
     return status == MR_FULL ? MR_OK : status;
