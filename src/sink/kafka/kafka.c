@@ -12,6 +12,7 @@
 
 enum {
     POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
+    CAUSE_MS = 5000,         /* for the report of a refused record, after what follows from it */
     PRODUCE = 0,             /* Kafka's number of the request */
 };
 
@@ -34,7 +35,9 @@ mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_
 static bool only_follows(rd_kafka_resp_err_t err)
 {
     return err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ||
-           err == RD_KAFKA_RESP_ERR__STATE || err == RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD;
+           err == RD_KAFKA_RESP_ERR__STATE || err == RD_KAFKA_RESP_ERR__FATAL ||
+           err == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE ||
+           err == RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD;
 }
 
 static bool is_cause(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, mr_status status)
@@ -54,7 +57,7 @@ static bool is_cause(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
  * librdkafka answers to a call in the wrong state (rdkafka_txnmgr.c,
  * rd_kafka_txn_set_abortable_error and rd_kafka_txn_require_states0). False: there is none. */
 static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
-                          struct mr_error *ret_failure)
+                          struct mr_error *ret_failure, bool *ret_is_refusal)
 {
     bool follows = err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
                    err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || err == RD_KAFKA_RESP_ERR__STATE;
@@ -62,11 +65,13 @@ static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t
         return false;
     }
     rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
-    bool is_known = error != NULL && rd_kafka_error_code(error) != RD_KAFKA_RESP_ERR__STATE;
+    rd_kafka_resp_err_t cause = rd_kafka_error_code(error);
+    bool is_known = error != NULL && cause != RD_KAFKA_RESP_ERR__STATE;
     if (is_known) {
-        mr_kafka_explain(kafka, rd_kafka_error_code(error), NULL, rd_kafka_error_string(error),
-                         ret_failure);
-        if (ret_failure->status == MR_ERR_POISON) {
+        mr_kafka_explain(kafka, cause, NULL, rd_kafka_error_string(error), ret_failure);
+        bool is_poison = ret_failure->status == MR_ERR_POISON;
+        *ret_is_refusal = is_poison || cause == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP;
+        if (is_poison) {
             ret_failure->status = MR_ERR_TRANSIENT; /* of another record, whose report is to come */
         }
     }
@@ -74,14 +79,27 @@ static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t
     return is_known;
 }
 
+/* At least once, a refused record is a fatal error of the producer. */
+static bool follows_from_refusal(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
+{
+    return only_follows(err) && rd_kafka_fatal_error(kafka->producer, NULL, 0) ==
+                                    RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE;
+}
+
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text)
 {
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
     struct mr_error failure;
-    bool is_known = explain_purge(kafka, err, &failure);
+    bool is_refusal = follows_from_refusal(kafka, err);
+    bool is_known = explain_purge(kafka, err, &failure, &is_refusal);
     if (!is_known) {
         mr_kafka_explain(kafka, err, topic, text, &failure);
+    }
+    if (!only_follows(err)) {
+        kafka->cause_by_ns = 0;
+    } else if (is_refusal && kafka->session == MR_KAFKA_SERVES) {
+        kafka->cause_by_ns = mr_monotonic_ns() + CAUSE_MS * INT64_C(1000000);
     }
     if (!is_cause(kafka, err, failure.status)) {
         return false;
@@ -225,6 +243,7 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     MR_ASSERT(sink->owner.done != NULL);
     kafka->session = MR_KAFKA_SERVES;
     kafka->base.refusal = (struct mr_sink_refusal){0};
+    kafka->cause_by_ns = 0;
     kafka->asked = NULL;
     kafka->send_at = 0;
     kafka->store = MR_KAFKA_STORE_NONE;

@@ -186,10 +186,21 @@ static void kafka_events_take_error(struct mr_kafka_sink *kafka, rd_kafka_event_
     }
 }
 
+/* How long to wait for the next event. The thread has nothing else to do: the session is over, but
+ * one that ends without the record that was refused only leads to another. */
+static int patience_ms(const struct mr_kafka_sink *kafka)
+{
+    if (MR_LIKELY(kafka->cause_by_ns == 0)) {
+        return 0;
+    }
+    int64_t left_ms = (kafka->cause_by_ns - mr_monotonic_ns()) / 1000000;
+    return left_ms > 0 ? (int)left_ms : 0;
+}
+
 mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_event_t *event;
-    while ((event = rd_kafka_queue_poll(kafka->events, 0)) != NULL) {
+    while ((event = rd_kafka_queue_poll(kafka->events, patience_ms(kafka))) != NULL) {
         switch (rd_kafka_event_type(event)) {
         case RD_KAFKA_EVENT_DR:
             take_reports(kafka, event);

@@ -104,6 +104,7 @@ struct mr_kafka_sink {
     enum mr_kafka_session session;
     struct mr_error failure;       /* of a session that serves no more */
     bool failure_follows;          /* from another, which is not known yet */
+    int64_t cause_by_ns; /* until then (monotonic) a refused record's report is waited for; or 0 */
     const struct mr_topic *asked;  /* what a refusal of this session was about; NULL: none yet */
     struct mr_kafka_bounds bounds; /* of that topic */
     struct mr_kafka_topics topics;
@@ -169,7 +170,8 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
 mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
                                  size_t value_len, struct mr_error *ret_error);
 
-/* Takes all that librdkafka reports. */
+/* Takes all that librdkafka reports; where what follows from a refused record has come before its
+ * own report, waits for that. */
 mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
 /* Asks now and then what became of records of which none is reported. */

@@ -364,7 +364,7 @@ mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, c
     }
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         mr_kafka_session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
-        return mr_kafka_session_status(kafka, ret_error);
+        return mr_kafka_take_events(kafka, ret_error);
     }
     kafka->reports.awaited++;
     return MR_OK;

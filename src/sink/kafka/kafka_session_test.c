@@ -7,10 +7,16 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sink/kafka/kafka.h"
+#include "sink/kafka/kafka_internal.h"
 #include "testing/test.h"
 
-enum { LIMIT_S = 30, SESSIONS = 50, PRODUCE = 0, END_TXN = 26 /* Kafka's numbers of requests */ };
+enum {
+    LIMIT_S = 30,
+    SESSIONS = 50,
+    PRODUCE = 0, /* Kafka's numbers of requests */
+    END_TXN = 26,
+    SLOW_MS = 500, /* an answer that is longer on its way than what follows from it */
+};
 
 struct fixture {
     rd_kafka_t *client;
@@ -259,6 +265,30 @@ static void test_a_record_too_large_for_a_topic_of_which_nothing_is_known(void *
     assert_true(fixture->sink->refusal.too_large && !fixture->sink->refusal.is_known);
 }
 
+/* librdkafka's threads may report what a refused record's fatal error purges before the record
+ * itself; a session that ended with that sent it again in the next one. */
+static void test_a_refused_record_that_is_reported_last(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_kafka_sink *kafka = (struct mr_kafka_sink *)fixture->sink;
+    kafka_session_test_send_batch(fixture, 1);
+    assert_int_equal(serve_until(fixture, 1), MR_OK);
+
+    struct mr_batch *refused = kafka_session_test_make_batch(fixture, 1);
+    mr_batch_own_record(refused, 0)->position.commit_lsn = 7;
+    rd_kafka_mock_push_request_errors(fixture->brokers, PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_INVALID_RECORD);
+    rd_kafka_mock_broker_set_rtt(fixture->brokers, 1, SLOW_MS);
+    kafka_session_test_send(fixture, refused);
+    assert_int_equal(kafka_session_test_serve(fixture), MR_OK);
+    kafka_session_test_send_batch(fixture, 1);
+    rd_kafka_test_fatal_error(kafka->producer, RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE, "of 7");
+    mr_kafka_session_fail(kafka, RD_KAFKA_RESP_ERR__PURGE_QUEUE, "t", "purged");
+
+    assert_int_equal(serve_until(fixture, 3), MR_ERR_POISON);
+    assert_int_equal(fixture->sink->refusal.position.commit_lsn, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +297,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_a_record_too_large_for_a_topic_of_which_nothing_is_known, kafka_session_test_setup,
             kafka_session_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_refused_record_that_is_reported_last,
+                                        kafka_session_test_setup, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_request_waits_for_the_one_before,
                                         kafka_session_test_setup, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none,

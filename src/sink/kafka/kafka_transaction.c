@@ -23,7 +23,7 @@ static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_
                               rd_kafka_error_string(error));
     }
     rd_kafka_error_destroy(error);
-    return mr_kafka_session_status(kafka, ret_error);
+    return mr_kafka_take_events(kafka, ret_error); /* they may know the cause */
 }
 
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
