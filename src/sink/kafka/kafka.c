@@ -82,8 +82,8 @@ static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t
 /* At least once, a refused record is a fatal error of the producer. */
 static bool follows_from_refusal(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
 {
-    return only_follows(err) && rd_kafka_fatal_error(kafka->producer, NULL, 0) ==
-                                    RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE;
+    return only_follows(err) &&
+           rd_kafka_fatal_error(kafka->producer, NULL, 0) == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE;
 }
 
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,

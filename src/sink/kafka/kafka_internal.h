@@ -102,8 +102,8 @@ struct mr_kafka_sink {
     rd_kafka_t *producer; /* NULL: no session is open */
     rd_kafka_queue_t *events;
     enum mr_kafka_session session;
-    struct mr_error failure;       /* of a session that serves no more */
-    bool failure_follows;          /* from another, which is not known yet */
+    struct mr_error failure; /* of a session that serves no more */
+    bool failure_follows;    /* from another, which is not known yet */
     int64_t cause_by_ns; /* until then (monotonic) a refused record's report is waited for; or 0 */
     const struct mr_topic *asked;  /* what a refusal of this session was about; NULL: none yet */
     struct mr_kafka_bounds bounds; /* of that topic */
