@@ -268,9 +268,9 @@ static void put_fate(FILE *to, const struct row *row)
     };
     switch (row->fate) {
     case SAME:
-        fputs("with ", to);
+        fputs("if not ", to);
         put_words(to, row->to);
-        put_cell(to, " nothing is needed; otherwise: ", row->text);
+        put_cell(to, ": ", row->text);
         break;
     case SILENT:
     case IDLE:
@@ -286,14 +286,15 @@ static void put_fate(FILE *to, const struct row *row)
 
 void mr_convert_print_reference(FILE *to)
 {
-    fputs("| option | default | what becomes of it |\n|---|---|---|\n", to);
+    fputs("| option=default | what becomes of it |\n|---|---|\n", to);
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        const char *tick = rows[i].fallback[0] == '\0' ? "" : "`";
+        const char *is = rows[i].fallback[0] == '\0' ? "" : "=", *mark = "| ";
         mr_slice name;
-        for (const char *names = rows[i].names; mr_next_word(&names, &name);) {
-            fprintf(to, "| `%.*s` | %s%s%s | ", MR_SLICE_ARGS(name), tick, rows[i].fallback, tick);
-            put_fate(to, &rows[i]);
-            fputs(" |\n", to);
+        for (const char *names = rows[i].names; mr_next_word(&names, &name); mark = ", ") {
+            fprintf(to, "%s`%.*s%s%s`", mark, MR_SLICE_ARGS(name), is, rows[i].fallback);
         }
+        fputs(" | ", to);
+        put_fate(to, &rows[i]);
+        fputs(" |\n", to);
     }
 }
