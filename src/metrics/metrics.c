@@ -170,9 +170,7 @@ void mr_metrics_print_reference(FILE *to)
           "<!-- Made by `millrace reference metrics`; a test compares the two. -->\n\n"
           "What `/metrics` holds, in Prometheus' text form. Counters begin at 0 with the process; "
           "those of the Kafka\n"
-          "client begin again with each session of the sink. Reading them costs the flow nothing: "
-          "its threads count\n"
-          "in their own memory, and a reader reads that memory without a lock.\n",
+          "client begin again with each session of the sink.\n",
           to);
     for (uint32_t i = 0; i < MR_METRIC_COUNT; i++) {
         const struct mr_metric *metric = &metrics[i];
