@@ -14,8 +14,11 @@ enum {
     LIMIT_S = 30,
     SESSIONS = 50,
     PRODUCE = 0, /* Kafka's numbers of requests */
+    ADD_PARTITIONS_TO_TXN = 24,
     END_TXN = 26,
-    SLOW_MS = 900, /* an answer that is longer on its way than what follows from it */
+    REFUSALS = 20,
+    RETRY_US = 20000, /* librdkafka's own, without scripts/librdkafka.patch */
+    SLOW_MS = 900,    /* an answer that is longer on its way than what follows from it */
 };
 
 struct fixture {
@@ -235,6 +238,39 @@ static void test_a_session_that_ends_gives_its_transaction_up(void **state)
     assert_true(has_got(fixture, END_TXN));
 }
 
+#ifdef MILLRACE_RDKAFKA_SEND_NOW
+/* The shortest time between two requests of a kind that followed each other, in microseconds. */
+static int64_t shortest_us(const struct fixture *fixture, int request)
+{
+    int64_t shortest = INT64_MAX, last = INT64_MIN / 2;
+    size_t count;
+    rd_kafka_mock_request_t **requests = rd_kafka_mock_get_requests(fixture->brokers, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (rd_kafka_mock_request_api_key(requests[i]) == request) {
+            int64_t at = rd_kafka_mock_request_timestamp(requests[i]);
+            shortest = at - last < shortest ? at - last : shortest;
+            last = at;
+        }
+    }
+    rd_kafka_mock_request_destroy_array(requests, count);
+    return shortest;
+}
+
+/* While the broker still writes the end of the one before. */
+static void test_a_transaction_that_is_refused_for_now_begins_soon(void **state)
+{
+    struct fixture *fixture = *state;
+    rd_kafka_mock_start_request_tracking(fixture->brokers);
+    for (int i = 0; i < REFUSALS; i++) {
+        rd_kafka_mock_push_request_errors(fixture->brokers, ADD_PARTITIONS_TO_TXN, 1,
+                                          RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS);
+    }
+    kafka_session_test_send_batch(fixture, 1);
+    assert_int_equal(serve_until(fixture, 1), MR_OK);
+    assert_true(shortest_us(fixture, ADD_PARTITIONS_TO_TXN) < RETRY_US);
+}
+#endif
+
 /* The code is that of any fault of a record among several; this broker tells nothing of its topics.
  * Taken for a compacted one's, it had every message without a key dropped. */
 static void test_a_refused_record_says_nothing_of_its_topic(void **state)
@@ -311,6 +347,10 @@ int main(void)
                                         setup_exactly_once, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_session_that_ends_gives_its_transaction_up,
                                         setup_exactly_once, kafka_session_test_teardown),
+#ifdef MILLRACE_RDKAFKA_SEND_NOW
+        cmocka_unit_test_setup_teardown(test_a_transaction_that_is_refused_for_now_begins_soon,
+                                        setup_exactly_once, kafka_session_test_teardown),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
