@@ -22,7 +22,7 @@ static void test_expose_writes_help_type_and_value(void **state)
     struct mr_exposition exposition = {.out = &out};
     mr_expose_one_u64(&exposition, MR_METRIC_CHANGES, 42);
     assert_string_equal((char *)text, "# HELP millrace_changes_total Row changes and messages "
-                                      "received, repeated ones included.\n"
+                                      "received, duplicates included.\n"
                                       "# TYPE millrace_changes_total counter\n"
                                       "millrace_changes_total 42\n");
 }
