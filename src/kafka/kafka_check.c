@@ -242,6 +242,28 @@ static void check_timeout(const struct kafka_check *check, rd_kafka_t *client,
     }
 }
 
+/* The topic that transactions are kept in is made for the first one, if there are brokers enough.
+ * One that may not be described, or brokers that do not say, are passed over. */
+static void check_coordinator(const struct kafka_check *check, rd_kafka_t *client,
+                              const struct rd_kafka_metadata *metadata)
+{
+    if (kafka_check_find_topic(metadata, "__transaction_state") != NULL) {
+        return;
+    }
+    char broker[16], copies[32], reason[256], remedy[MR_KAFKA_REMEDY_MAX];
+    snprintf(broker, sizeof(broker), "%d", metadata->orig_broker_id);
+    mr_kafka_setting(client, RD_KAFKA_RESOURCE_BROKER, broker,
+                     "transaction.state.log.replication.factor", copies, sizeof(copies), reason,
+                     sizeof(reason));
+    if (atoll(copies) > metadata->broker_cnt) {
+        mr_kafka_error_classify(RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, "", check->options,
+                                remedy);
+        kafka_check_find(check, MR_OK, "exactly-once", remedy,
+                         "waits for %s brokers that keep its transactions, and there %s %d", copies,
+                         metadata->broker_cnt == 1 ? "is" : "are", metadata->broker_cnt);
+    }
+}
+
 /* mr_kafka_serve_fn */
 static mr_status is_in_time(void *context, struct mr_error *ret_error)
 {
@@ -294,6 +316,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
     }
     if (options->exactly_once) {
         check_timeout(check, client, metadata);
+        check_coordinator(check, client, metadata);
         /* To initialise an id fences its user. */
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
         kafka_check_find(

@@ -120,6 +120,23 @@ def test_limits_that_a_broker_sets(database, millrace):
         broker.close()
 
 
+def test_brokers_that_begin_no_transaction(database, millrace):
+    """One that wants three for its topic of transactions, as it is set unless somebody changes it: nothing was said, however long."""
+    broker = Broker(transaction_state_log_replication_factor=3)
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY)")
+        process = millrace(sink__kafka__brokers=f'["{broker.direct}"]', sink__kafka__delivery='"exactly-once"')
+        code, text = check(process)
+        assert code == 0 and "exactly-once: waits for 3 brokers that keep its transactions, and there is 1" in text, text
+        lost = process.start().wait_for("sink_session_lost", times=2)["message"]
+        assert "begin: Broker: Coordinator not available" in lost and "transaction.state.log.replication.factor" in lost
+        status = process.get("/status").json
+        assert status["standstill"]["cause"] == "sink_fails" and status["reason"].startswith(lost)
+        assert process.stop() == 0
+    finally:
+        broker.close()
+
+
 def records_of(broker, topic):
     """All, of a topic of one partition."""
     with contextlib.closing(Consumer({"bootstrap.servers": broker.direct, "group.id": "all", "enable.auto.commit": "false"})) as consumer:

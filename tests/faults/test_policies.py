@@ -173,6 +173,8 @@ def test_record_that_the_topic_refuses(database, millrace, topic, delivery, poli
     first = [rows[i][0].position for i in wanted]
     assert first == sorted(first)
     assert process.stop() == 0
+    told = [line["message"] for line in process.log("sink_session_lost")]
+    assert any("its requests are smaller from now on" in text for text in told) and "dropped" not in "".join(told), told
 
 
 def test_record_that_the_topic_refuses_ends_the_run(database, millrace):

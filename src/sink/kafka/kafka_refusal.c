@@ -129,9 +129,9 @@ static bool learn_bytes(struct mr_kafka_sink *kafka, const struct mr_record *rec
     refuse_known(kafka, record);
     mr_error_set(&kafka->failure, MR_ERR_POISON,
                  "Kafka topic \"%s\" takes no more than %zu bytes at once (compressed, by its "
-                 "max.message.bytes); messages that are larger are dropped, and its requests are "
-                 "smaller from now on",
-                 record->topic->name, most);
+                 "max.message.bytes); %sits requests are smaller from now on",
+                 record->topic->name, most,
+                 record->yields ? "messages that are larger are dropped, and " : "");
     return true;
 }
 

@@ -7,6 +7,7 @@ enum {
     ABANDON_MS = 100,       /* the end of one that is given up is not waited for */
     HELD_MS = 75000,        /* no transaction of millrace's is open for so long */
     COMMIT_MS = 10000,      /* then its outcome counts as unknown */
+    FENCE_MS = 10000,       /* then brokers that answer do not let one begin */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the
      * next transaction until it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only
      * after 20 ms (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
@@ -26,16 +27,38 @@ static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_
     return mr_kafka_take_events(kafka, ret_error); /* they may know the cause */
 }
 
+/* Brokers that answer otherwise give no number for the id, each time again: that is no outage which
+ * somebody else tells of. librdkafka has no words where no broker is its coordinator
+ * (rdkafka_txnmgr.c, rd_kafka_txn_handle_FindCoordinator). */
+static mr_status told_to_wait(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                              struct mr_error *ret_error)
+{
+    if (mr_kafka_state_find(kafka->producer, &kafka->options) < RD_KAFKA_RESP_ERR__END) {
+        return MR_OK;
+    }
+    err = err == RD_KAFKA_RESP_ERR__TIMED_OUT ? RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE : err;
+    char text[256];
+    snprintf(text, sizeof(text), "no broker lets a transaction of \"%.128s\" begin: %s",
+             kafka->options.state_name, rd_kafka_err2str(err));
+    mr_kafka_session_fail(kafka, err, NULL, text);
+    return mr_kafka_session_status(kafka, ret_error);
+}
+
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     /* The first answer comes over a connection to an address of the configuration, which ends with
      * it; the second over one that stays. Whatever they say, the calls below say it, too. */
     (void)mr_kafka_state_find(kafka->producer, &kafka->options);
     (void)mr_kafka_state_find(kafka->producer, &kafka->options);
+    int64_t begun_ns = mr_monotonic_ns();
     rd_kafka_error_t *error;
     while ((error = rd_kafka_init_transactions(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
+        rd_kafka_resp_err_t err = rd_kafka_error_code(error);
         MR_TRY(transaction_failed(kafka, error, ret_error));
         MR_TRY(mr_kafka_serve(kafka, ret_error));
+        if (mr_monotonic_ns() - begun_ns > FENCE_MS * INT64_C(1000000)) {
+            MR_TRY(told_to_wait(kafka, err, ret_error));
+        }
     }
     return MR_OK;
 }
