@@ -169,3 +169,22 @@ def test_a_message_as_large_as_its_topic_takes(database, millrace, delivery, hea
     numbers = outbox.numbers()[1:-1]
     assert numbers == list(range(sizes[0], sizes[0] + len(numbers))) and 0 < len(numbers) < len(sizes)
     assert outbox.process.stop() == 0
+
+
+def test_topics_of_many_tables_take_less(database, millrace, delivery):
+    """What they take is learned of all that refuse at once: each topic cost a session or two, a second each, and what is sent again grew."""
+    tables, rows = [f"t{i}" for i in range(20)], 100
+    for table in tables:
+        database.run(f"CREATE TABLE {table} (id int PRIMARY KEY, v text)")
+        database.make_topic(table, 1, {"max.message.bytes": "4000"})
+    process = millrace(tables, sink__kafka__delivery=json.dumps(delivery), sink__kafka__compression='"none"').start().streaming()
+    assert process.stop() == 0
+    database.run(";".join(f"INSERT INTO {table} SELECT n, repeat('x', 300) FROM generate_series(1, {rows}) n" for table in tables))
+    process.start().streaming()
+    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 90, "all rows")
+    lost = [line["message"] for line in process.log("sink_session_lost")]
+    assert 1 <= len(lost) <= 5 and all("its requests are smaller from now on" in text for text in lost), lost
+    for records in read_whole(database.admin, [database.topic(table) for table in tables]).values():
+        assert_in_order([record.json_key["id"] for record in records], list(range(1, rows + 1)), delivery)
+    assert process.stop() == 0

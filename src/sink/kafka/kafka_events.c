@@ -32,11 +32,14 @@ static rd_kafka_resp_err_t code_of(const rd_kafka_message_t *message)
 static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
                           bool alone)
 {
-    const struct mr_record *record = kafka->session == MR_KAFKA_REFUSED ? NULL : message->_private;
+    const struct mr_record *record = message->_private;
     rd_kafka_resp_err_t err = code_of(message);
     const char *text = rd_kafka_err2str(err);
-    if (record == NULL) {
+    if (record == NULL || kafka->session == MR_KAFKA_REFUSED) {
         mr_kafka_session_fail(kafka, err, rd_kafka_topic_name(message->rkt), text);
+        if (record != NULL) {
+            mr_kafka_refuse_also(kafka, err, record, alone);
+        }
     } else {
         mr_kafka_session_refuse(
             kafka, (struct mr_kafka_refusal){.record = record,

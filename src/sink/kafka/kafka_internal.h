@@ -146,6 +146,11 @@ struct mr_kafka_refusal {
 /* What that means for the next session. */
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, struct mr_kafka_refusal refusal);
 
+/* One that is reported once that is settled: what its topic takes is learned, too, lest each topic
+ * cost a session. */
+void mr_kafka_refuse_also(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                          const struct mr_record *record, bool alone);
+
 /* The time that the record is sent with, in milliseconds since 1970. */
 int64_t mr_kafka_time_ms(const struct mr_record *record);
 

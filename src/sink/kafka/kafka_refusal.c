@@ -112,18 +112,25 @@ static void refuse_known(struct mr_kafka_sink *kafka, const struct mr_record *re
 
 /* How much the topic takes is asked for, and what is more is not sent any more: messages that
  * anybody may have written are dropped, and requests are within it. A record of a table that is too
- * large alone is looked at one by one (mr_refused_add). False: that was known, or is not known
- * now. */
-static bool learn_bytes(struct mr_kafka_sink *kafka, const struct mr_record *record, bool alone)
+ * large alone is looked at one by one (mr_refused_add). 0: that was known, or is not known now. */
+static size_t learn_bytes(struct mr_kafka_sink *kafka, const struct mr_record *record, bool alone)
 {
     bool is_message = alone && record->yields;
     if (alone && !is_message) {
-        return false;
+        return 0;
     }
     size_t most = bounds_of(kafka, record->topic)->bytes_max;
     size_t sent = is_message ? mr_kafka_size_of(&kafka->options, record).sent : 0;
-    if (most == 0 || !mr_topic_refuse_bytes(record->topic, record->position.commit_lsn, most, sent,
-                                            mr_wall_ns())) {
+    return most != 0 && mr_topic_refuse_bytes(record->topic, record->position.commit_lsn, most,
+                                              sent, mr_wall_ns())
+               ? most
+               : 0;
+}
+
+static bool refuse_bytes(struct mr_kafka_sink *kafka, const struct mr_record *record, bool alone)
+{
+    size_t most = learn_bytes(kafka, record, alone);
+    if (most == 0) {
         return false;
     }
     refuse_known(kafka, record);
@@ -133,6 +140,15 @@ static bool learn_bytes(struct mr_kafka_sink *kafka, const struct mr_record *rec
                  record->topic->name, most,
                  record->yields ? "messages that are larger are dropped, and " : "");
     return true;
+}
+
+void mr_kafka_refuse_also(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                          const struct mr_record *record, bool alone)
+{
+    if (err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && record->topic != kafka->asked &&
+        kafka->bounds.bytes_max != 0) {
+        (void)learn_bytes(kafka, record, alone);
+    }
 }
 
 /* One of several records of a request is too large, or they are together, in a topic of which
@@ -176,7 +192,7 @@ void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, struct mr_kafka_refusa
     }
     kafka->session = MR_KAFKA_REFUSED;
     bool too_large = err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-    if (too_large && learn_bytes(kafka, record, refusal.alone)) {
+    if (too_large && refuse_bytes(kafka, record, refusal.alone)) {
         return;
     }
     if (too_large && !refusal.alone && kafka->far.near > BATCH_BYTES_MIN) {
