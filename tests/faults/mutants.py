@@ -313,7 +313,7 @@ MUTANTS = [
     Mutant("what was committed and went is not given up first", DELIVERY, "        sink->half_ended = delivery->committed;\n", "        sink->is_half_ended = false;\n",
            "unit stored_position_test"),
     Mutant("any refused message without a key makes its topic a compacted one", REFUSAL, "refusal->said != NULL &&", "true ||", "unit kafka_session_test"),
-    Mutant("what a topic takes is not learned", REFUSAL, "    if (most == 0 ||", "    if (true ||", "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
+    Mutant("what a topic takes is not learned", REFUSAL, "    return most != 0 &&", "    return false &&", "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
     Mutant("requests are larger than their topic takes", "src/sink/kafka/kafka_send.c", "taken <= REQUEST_HEAD_BYTES || taken > most ? most", "true ? most",
            "test_refused.py::test_many_messages_larger_than_their_topic_takes"),
     Mutant("messages that fit once they are compressed are dropped", "src/sink/kafka/kafka_size.c", 'strcmp(own->compression, "none") == 0 ||', "true ||",
