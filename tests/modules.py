@@ -51,8 +51,8 @@ SYSTEM = {
     "registry": "test_formats lies/test_lies",
     "resolved": "test_resolved",
     "sink": "test_operations test_delivery test_topics test_consumers test_shadow_run",
-    "sink/kafka": "test_faults test_refused test_topics test_security test_state lies/test_lying_kafka lies/test_lies faults/test_broker faults/test_cluster "
-                  "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
+    "sink/kafka": "test_faults test_refused test_topics test_security test_state lies/test_lying_kafka lies/test_joint_answers lies/test_lies faults/test_broker "
+                  "faults/test_cluster faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_reselect test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
     "terminal": "test_runbook test_errors",

@@ -187,6 +187,11 @@ class Partition:
         self.last[batch.producer] = (batch.epoch, batch.sequence, offset, len(batch.records))
         return offset
 
+    def cut(self, offset):
+        """What begins there, and all behind it."""
+        self.batches = [placed for placed in self.batches if placed[0] < offset]
+        self.end = min(self.end, offset)
+
     def since(self, offset):
         return b"".join(batch.placed(at) for at, batch in self.batches if at + len(batch.records) > offset)
 
@@ -208,6 +213,8 @@ class LyingKafka(Listener):
         self.topics = {}
         self.acknowledged = {}
         self.uncommitted = {}  # transactional id: [(topic, key, value)], acknowledged
+        self.committed = {}    # the same, of transactions of whose end nobody was told yet
+        self.ongoing = {}      # transactional id: [(Partition, offset)], of batches whose transaction has not ended
         self.producers = 0
         self.said = 0          # messages of the lie's kind so far
         self.told = threading.Event()
@@ -249,6 +256,19 @@ class LyingKafka(Listener):
         with self.lock:
             self.said += 1
             return self.said > lie.skip and (lie.always or not self.told.is_set())
+
+    def end(self, name, committed):
+        """Of a transaction; what is given up is not there any more, as for readers of committed records."""
+        for partition, offset in self.ongoing.pop(name, []):
+            if not committed:
+                partition.cut(offset)
+        records = self.uncommitted.pop(name, [])
+        self.committed.setdefault(name, []).extend(records if committed else [])
+
+    def tell_end(self, name):
+        """Who begins again can read what was committed."""
+        for record in self.committed.pop(name, []):
+            self.acknowledge(*record)
 
     def acknowledge(self, topic, key, value):
         self.acknowledged.setdefault(topic, []).append((key, value))
@@ -395,7 +415,8 @@ class Session:
         name = reader.text()
         with self.server.lock:
             self.server.producers += 1
-            self.server.uncommitted[name] = []
+            self.server.end(name, False)
+            self.server.tell_end(name)
             producer = self.server.producers
         return "init producer", [THROTTLE, Field("error", 0, "error"), Field("i64", producer, "producer"),
                                  Field("i16", 0, "epoch")], None
@@ -419,12 +440,9 @@ class Session:
         reader.take(10)
         committed = reader.number(1)
 
-        def safe(_good):
-            if committed:
-                for record in self.server.uncommitted.get(name, []):
-                    self.server.acknowledge(*record)
-            self.server.uncommitted[name] = []
-        return "end transaction", [THROTTLE, Field("error", 0, "error")], safe
+        with self.server.lock:
+            self.server.end(name, committed)
+        return "end transaction", [THROTTLE, Field("error", 0, "error")], lambda _good: self.server.tell_end(name)
 
     def on_0(self, reader, version):
         transactional = reader.text()
@@ -436,7 +454,10 @@ class Session:
             for i, data in partitions:
                 batch = Batch(data)
                 with self.server.lock:
-                    offset = -NOT_LEADER if self.server.leaves else self.server.topics[topic][i].append(batch)
+                    partition = self.server.topics[topic][i]
+                    offset = -NOT_LEADER if self.server.leaves else partition.append(batch)
+                    if transactional is not None and offset >= 0:
+                        self.server.ongoing.setdefault(transactional, []).append((partition, offset))
                 error = -offset if offset < 0 else 0
                 if not error:
                     taken[topic, i] = [(topic, key, value) for key, value, _ in batch.records]
