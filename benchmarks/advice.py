@@ -64,7 +64,7 @@ BY_FUNCTION = (
     ("compression", CODEC, 15, "Compression is wide. Try another `sink.kafka.compression` (lz4 costs the least, zstd packs best, none "
      "where the network is free)."),
     ("copying", COPY, 12, "Copying is wide: rows are large, or requests are put together from many small records. Fewer columns, "
-     "`sink.kafka.batch_size`, or replica identity DEFAULT in place of FULL."),
+     "`pipeline.latency`, or replica identity DEFAULT in place of FULL."),
     ("checksums", CHECK, 5, "Checksums are wide: librdkafka computes CRC32C in software. A processor with SSE4.2, or a librdkafka "
      "that uses it, makes it a tenth."),
 )
@@ -78,7 +78,7 @@ BY_STAGE = {
                    "DEFAULT (no `before` image)."),
     "produce": (40, "Handing over to librdkafka: headers, its queue, its locks. Many small records cost the most; more rows a "
                     "transaction do not help here, larger ones do."),
-    "flush": (65, "librdkafka's threads: requests, compression, checksums, the socket. A larger `sink.kafka.batch_size`, another "
+    "flush": (65, "librdkafka's threads: requests, compression, checksums, the socket. A larger `pipeline.latency`, another "
                   "compression where a codec's functions are wide."),
     "acknowledge": (25, "Delivery reports and the window. Larger batches make fewer; see which function is wide."),
     "malloc": (10, "The allocator is busy, though the flow asks for no memory of its own: see whose frames are below it. "
@@ -105,7 +105,7 @@ def by_wait(found):
     held = float(env.get("backpressure", 0) or 0)
     if held >= BACKPRESSURE and busy is None:
         yield ("broker", f"- **The brokers are the wall**: for {held:.0%} of the time every batch was in flight. Look at the brokers' "
-               "disks, network and replication; more partitions; a larger `pipeline.batches` where the round trip is long.")
+               "disks, network and replication; more partitions; a larger `pipeline.batch_size` where the round trip is long.")
 
 
 def allocator_of(found):

@@ -84,7 +84,7 @@ flame() {
 }
 
 burst() {
-    begin 1 'source.postgres.slot_interval="1s"' 'sink.kafka.statistics_interval="1s"'
+    begin 1 'metrics.interval="1s"'
     python "$PICTURES/dashboard.py" "$ADDRESS" "$FOLDER/burst.svg" "$LOAD_PROGRAM" burst "${LOAD_ARGUMENTS[@]}" \
         --rate 2000 --seconds 45 --burst-events 400000 --quiet
     finish

@@ -415,7 +415,7 @@ def test_port_taken(database, streaming, millrace):
 
 
 def test_switched_off(streaming):
-    process = streaming(http__enabled="false")
+    process = streaming(http__address='""')
     assert not process.log("http_listening")
     assert process.stop() == 0
 

@@ -366,7 +366,7 @@ def test_avro_registry_that_makes_no_sense(database, millrace, tmp_path, fault):
     """Asked again, while the rows wait; a stop in the middle of a question is obeyed."""
     lying = Registry(fault=fault)
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = millrace(**avro(lying, pipeline__shutdown_deadline='"1s"', schema_registry__timeout='"300s"')).start().streaming()
+    process = millrace(**avro(lying, pipeline__shutdown_deadline='"1s"')).start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     if isinstance(fault, threading.Event):
         assert lying.first.wait(30)
@@ -374,7 +374,7 @@ def test_avro_registry_that_makes_no_sense(database, millrace, tmp_path, fault):
         process.wait_for("schema_registry_away")
     begin = time.monotonic()
     assert process.stop(60) == 3
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 9  # a question may take 10 s
     lying.close()
 
 

@@ -92,8 +92,7 @@ def test_one(tmp_path):
     assert all(one["secret"]["defaultMode"] == 0o440 for one in pod["volumes"] if "secret" in one)
     got = flat(config_of(objects, "rel-shop-a"))
     assert got == {**flat({key.replace('"', ""): json.loads(json.dumps(value).replace("{name}", "shop_a")) for key, value in CONFIG.items()}),
-                   "sink.kafka.create_topics": False, "pipeline.shutdown_deadline": "2m", "http.address": ":9464", "http.required": True, "log.format": "text", "reload.watch": "10s",
-                   "secrets.watch": "10s", "source.postgres.handover": "60s"}
+                   "sink.kafka.create_topics": False, "pipeline.shutdown_deadline": "2m", "http.address": ":9464", "http.required": True, "log.format": "text", "reload.watch": "10s", "source.postgres.handover": "60s"}
     parsed(objects, tmp_path)
 
 
@@ -245,8 +244,8 @@ def test_what_means_new_pods():
     ({"resources": {"memory": "1Gi"}}, "memory"),
     ({"pipelines": {"a_b": {}, "a.b": {}}}, "are both called rel-a-b"),
     ({"pipelines": {}}, "set empty: true"),
-    ({"config": {"http.enabled": False}, "pipelines": {"a": {}}}, "leave http.enabled and http.tls_"),
-    ({"config": {"http.tls_key": "/run/secrets/k"}, "pipelines": {"a": {}}}, "leave http.enabled and http.tls_"),
+    ({"config": {"http.tls_certificate": "c"}, "pipelines": {"a": {}}}, "leave http.tls_"),
+    ({"config": {"http.tls_key": "/run/secrets/k"}, "pipelines": {"a": {}}}, "leave http.tls_"),
     ({"pipelines": {"a_": {}}}, "a_"),
     ({"pipelines": {"x" * 63: {}}}, "is longer than 63 characters"),
 ])

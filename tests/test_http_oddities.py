@@ -144,7 +144,7 @@ def test_each_address_is_asked_in_each_odd_way(database, millrace, tmp_path, way
             good = ANY
         status = ask(address, request, waits=good is not ANY or "pprof" not in path, tls=way == "tls")  # a profile takes seconds
         return "" if status in good else f"{path}, {name}: {status}"
-    with concurrent.futures.ThreadPoolExecutor(24) as clients:  # fewer than http.connections, which makes room for one more by closing one
+    with concurrent.futures.ThreadPoolExecutor(24) as clients:  # fewer than the 64 that there may be, for the server makes room for one more by closing one
         said = [clients.submit(wrong, path, *one) for path in paths for one in requests(path.encode())]
         found = [text for one in said if (text := one.result())]
     assert process.process.poll() is None, "".join(process.lines[-40:])

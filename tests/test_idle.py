@@ -220,7 +220,7 @@ def test_two_hundred_idle_pipelines(world):
     world.start(COUNT - COUNT // 4, "at least once")
     world.start(COUNT // 4, "exactly once", sink__kafka__delivery='"exactly-once"')
     # None of the bounds holds for this one: a report of librdkafka's twenty times a second, the profiler's memory, three sessions more.
-    placed = world.start(1, "placed", sink__kafka__delivery='"exactly-once"', sink__kafka__statistics_interval='"50ms"', profiling__recorder="true")[0]
+    placed = world.start(1, "placed", sink__kafka__delivery='"exactly-once"', metrics__interval='"50ms"', profiling__recorder="true")[0]
     sessions = [connect(placed.database.name, port=placed.database.port) for _ in range(3)]
     world.start_peers("pg_recvlogical", PEERS)
     world.start_peers("ticks", PEERS, "--status-interval=1")

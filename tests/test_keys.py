@@ -305,7 +305,7 @@ def test_lookup_that_fails_is_made_again(database, millrace, topic):
     role = "r" + database.name
     database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL}; CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x';"
                  f"GRANT SELECT ON t TO {role}; CREATE PUBLICATION {database.publication} FOR TABLE t")
-    process = millrace(source__postgres__slot_interval='"0s"')
+    process = millrace(metrics__interval='"0s"')
     process.environment["TEST_URL"] = process.environment["TEST_URL"].replace("postgres:millrace-stand", f"{role}:x")
     try:
         process.start().streaming()

@@ -91,9 +91,9 @@ def test_a_large_message_costs_nothing(database, millrace, topic, transactional,
 
 
 def test_a_large_message_of_a_wanted_prefix_is_dropped(database, millrace, topic):
-    """It is too large for messages.max_size, and stops nothing."""
+    """It is larger than sink.kafka.message_max, and stops nothing."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = millrace(messages__prefixes='["x", "*"]', messages__max_size='"1KiB"').start().streaming()
+    process = millrace(messages__prefixes='["x", "*"]').start().streaming()
     for transactional in ("true", "false"):
         database.run(f"SELECT pg_logical_emit_message({transactional}, 'x', repeat('y', 5000000))")
         database.run(f"SELECT pg_logical_emit_message({transactional}, repeat('p', 3000000), 'y')")

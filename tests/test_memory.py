@@ -193,9 +193,9 @@ def test_burst_while_kafka_is_away(database, bounded, budget):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     broker = Broker()
     try:
-        batches = 64 if budget == "64MiB" else 256
+        batch = "512KiB" if budget == "64MiB" else "2MiB"
         process = bounded(budget, sink__kafka__brokers=f'["{broker.proxied}"]', format='"flat"',
-                          pipeline__batches=str(batches), sink__kafka__headers="true")
+                          pipeline__batch_size=f'"{batch}"', sink__kafka__headers="true")
         database.run("INSERT INTO t VALUES (0)")
         delivered(process, 1)
         broker.stop()
@@ -203,7 +203,7 @@ def test_burst_while_kafka_is_away(database, bounded, budget):
         eventually(lambda: process.figure("millrace_pool_free_batches") == 0, 60, "a full pool")
         broker.start()
         delivered(process, rows + 1)
-        judge(process, f"{rows:,} rows while Kafka is away, {batches} batches")
+        judge(process, f"{rows:,} rows while Kafka is away, 16 batches of {batch}")
         assert process.stop() == 0
     finally:
         broker.close()

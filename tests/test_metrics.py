@@ -30,7 +30,7 @@ def measured(database, millrace):
     """A millrace that streams table t."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     database.make_topic("t", 3)
-    process = millrace(sink__kafka__statistics_interval='"200ms"', source__postgres__slot_interval='"200ms"')
+    process = millrace(metrics__interval='"200ms"')
     return process.start().streaming()
 
 

@@ -417,8 +417,7 @@ def test_stdout_sink(database, millrace):
 def test_file_sink(database, millrace, tmp_path):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     path = tmp_path / "out.jsonl"
-    process = millrace(sink__kafka__brokers=None, sink__type='"file"', sink__file__path=f'"{path}"',
-                       sink__file__sync="true").start().streaming()
+    process = millrace(sink__kafka__brokers=None, sink__type='"file"', sink__file__path=f'"{path}"').start().streaming()
     database.run("INSERT INTO t SELECT generate_series(1, 1000)")
     eventually(lambda: path.exists() and path.read_text().count("\n") == 1000, what="a thousand lines")
     assert process.stop() == 0

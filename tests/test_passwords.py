@@ -86,14 +86,14 @@ def write_secret(path, text, mode=0o600):
 
 @pytest.mark.parametrize("watch", ["100ms", None])
 def test_a_file_that_changes(database, login, millrace, topic, tmp_path, watch):
-    """Passwords of the stream and of HTTP: the next login has the new one; with secrets.watch it is said before."""
+    """Passwords of the stream and of HTTP: the next login has the new one; with reload.watch it is said before."""
     (tmp_path / "secrets").mkdir()
     files = [str(tmp_path / "secrets" / name) for name in ("postgres", "http")]
     for path in files:
         write_secret(path, SECRET + "\n")
     process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
                        source__postgres__password_file=json.dumps(files[0]), http__username='"u"', http__password_file=json.dumps(files[1]),
-                       secrets__watch=watch and json.dumps(watch)).start().streaming()
+                       reload__watch=watch and json.dumps(watch)).start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     reader = topic(database.topic("t"))
     assert reader.take(1) and process.get("/status", user=f"u:{SECRET}").status == 200
@@ -118,7 +118,7 @@ def test_a_password_file_that_is_late(database, login, millrace, topic, tmp_path
     path = str(tmp_path / "password")
     write_secret(path, SECRET)
     process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
-                       source__postgres__password_file=json.dumps(path), source__postgres__slot_interval='"0s"').start().streaming()
+                       source__postgres__password_file=json.dumps(path), metrics__interval='"0s"').start().streaming()
     if file_first:
         write_secret(path, "canary two")
         done = subprocess.run([BINARY, "reload", "--config", process.path, "--address", process.address()], env=process.environment, capture_output=True, text=True, timeout=60, check=False)
@@ -140,7 +140,7 @@ def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp
     path = str(tmp_path / "secrets" / "postgres")
     write_secret(path, SECRET)
     process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
-                       source__postgres__password_file=json.dumps(path), secrets__watch='"100ms"').start().streaming()
+                       source__postgres__password_file=json.dumps(path), reload__watch='"100ms"').start().streaming()
     for number, (text, mode, fault) in enumerate(((None, 0, "can't be read"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600")), 1):
         if text is None:
             os.remove(path)
@@ -158,7 +158,7 @@ def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp
 def test_each_connection_asks(database, asking, login, topic):
     """check, copies, the stream, looks at the slot and verify; arguments come as they stand there, and no shell sees them."""
     database.run("INSERT INTO t SELECT n, 'copied' FROM generate_series(1, 100) n")
-    process = asking(snapshot__mode='"initial"', source__postgres__slot_interval='"200ms"')
+    process = asking(snapshot__mode='"initial"', metrics__interval='"200ms"')
     code, text = check(process)
     assert code == 0, text
     before = login.times()

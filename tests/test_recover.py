@@ -188,7 +188,7 @@ def test_refused_beside_a_running_one(scene):
     assert code == 78 and "a millrace streams from slot" in errors and not said, errors
     assert scene.recover("--choose", "all")[0] == 64
     scene.lose("gone")
-    for option, part in (({"http__enabled": "false"}, "http is off"), ({"http__address": '"127.0.0.1:0"'}, "http.address has port 0"),
+    for option, part in (({"http__address": '""'}, "http is off"), ({"http__address": '"127.0.0.1:0"'}, "http.address has port 0"),
                          ({"sink__kafka__state_topic": '""'}, "recover goes by the stored position")):
         scene.process.configure(**{**scene.options, **option})
         code, said, errors = scene.recover("--choose", "gap", "--yes")

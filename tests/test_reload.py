@@ -145,7 +145,7 @@ def test_every_order_of_reloads(database, millrace, tmp_path):
             one, values = chance.choice([("pipeline__latency", ('"100us"', '"1ms"')), ("log__level", ('"info"', '"debug"'))])
             options[one] = now[one] = values[options[one] == values[0]]
         else:
-            now |= chance.choice([{"nonsense": "1"}, {"pipeline__batches": str(chance.randrange(8, 100))}])
+            now |= chance.choice([{"nonsense": "1"}, {"pipeline__batch_size": str(chance.randrange(8, 100) * 1024)}])
         with_tables(process, *listed, "public.new_[0-9]+", **now)
         process.process.send_signal(signal.SIGHUP)
         outcomes(process, done)
@@ -267,7 +267,7 @@ def test_signal_unchanged_file_and_what_needs_a_restart(database, millrace):
     process = millrace().start().streaming()
     process.process.send_signal(signal.SIGHUP)
     assert outcomes(process, 1)[0]["changed"] == ""
-    options = {"log__level": '"debug"', "pipeline__latency": '"3ms"', "pipeline__batches": "8",
+    options = {"log__level": '"debug"', "pipeline__latency": '"3ms"', "pipeline__batch_size": '"256KiB"',
                "sink__kafka__compression": '"zstd"'}
     process.configure(**options)
     code, text = reload(process, "--dry-run")
@@ -277,15 +277,15 @@ def test_signal_unchanged_file_and_what_needs_a_restart(database, millrace):
     process.process.send_signal(signal.SIGHUP)
     done = outcomes(process, 2)[1]
     assert done["changed"] == "pipeline.latency, log.level"
-    assert done["needs_restart"] == "sink.kafka.compression, pipeline.batches" and done["level"] == "warn"
+    assert done["needs_restart"] == "sink.kafka.compression, pipeline.batch_size" and done["level"] == "warn"
     status = process.get("/status").json
     shown = status["configuration"]
     assert (shown["log.level"], shown["pipeline.latency"]) == ("debug", 3000)
-    assert (shown["sink.kafka.compression"], shown["pipeline.batches"]) == ("lz4", 16)
+    assert (shown["sink.kafka.compression"], shown["pipeline.batch_size"]) == ("lz4", 131072)
     assert "config.toml" in status["configuration_origins"]["log.level"]
     # What is in effect is compared, not what the file said before.
     code, text = reload(process)
-    assert code == 0 and text.startswith("unchanged\n") and "pipeline.batches" in text, text
+    assert code == 0 and text.startswith("unchanged\n") and "pipeline.batch_size" in text, text
     process.configure(log__level='"error"')
     assert reload(process)[0] == 0
     database.run("SELECT 1")

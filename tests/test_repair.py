@@ -457,7 +457,7 @@ def test_who_does_not_take_it_is_named(planted):
     done = subprocess.run([*asked, "127.0.0.1:1"], env=process.environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == DIFFERENT and "is millrace running" in done.stderr
     assert process.stop() == 0
-    process.configure(snapshot__mode='"initial"', http__enabled="false")
+    process.configure(snapshot__mode='"initial"', http__address='""')
     done = subprocess.run([BINARY, "verify", "--repair", "--yes", "--config", process.path], env=process.environment, capture_output=True, text=True,
                           timeout=120, check=False)
-    assert done.returncode == 78 and "http.enabled" in done.stderr
+    assert done.returncode == 78 and "http.address is empty" in done.stderr

@@ -475,7 +475,7 @@ def test_what_can_not_be_read(database, millrace, monkeypatch, fault):
 def test_table_without_rest_does_not_stop_the_stream(database, millrace):
     """A server that shows no end of the transactions (a synchronous standby is away): each waits for its time, and then none do for a while."""
     fill(database)
-    process = millrace(columns__reselect=ALL, columns__reselect_wait='"200ms"').start().streaming()
+    process = millrace(columns__reselect=ALL).start().streaming()
     topic = Topic(database.make_topic("t"))
     with connect(database.name) as connection:
         connection.execute("SET synchronous_commit = on")

@@ -155,7 +155,7 @@ def scram_password(database, user, password):
 
 @pytest.mark.parametrize("watch", ["100ms", None])
 def test_kafka_password_that_changes(database, millrace, topic, tmp_path, watch):
-    """Connections that are there stay; the next one takes the new password. Without secrets.watch the old one is refused first."""
+    """Connections that are there stay; the next one takes the new password. Without reload.watch the old one is refused first."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     (tmp_path / "secrets").mkdir()
     secret = tmp_path / "secrets" / "kafka"
@@ -163,7 +163,7 @@ def test_kafka_password_that_changes(database, millrace, topic, tmp_path, watch)
     secret.chmod(0o600)
     scram_password(database, database.name, "canary one")
     options = {**kafka_options("SCRAM-SHA-512", username=database.name), "sink__kafka__sasl__password_env": None,
-               "sink__kafka__sasl__password_file": f'"{secret}"', "secrets__watch": watch and f'"{watch}"',
+               "sink__kafka__sasl__password_file": f'"{secret}"', "reload__watch": watch and f'"{watch}"',
                'sink__kafka__properties."connections.max.idle.ms"': "1000"}
     process = millrace(**options).start().streaming()
     database.run("INSERT INTO t VALUES (1)")

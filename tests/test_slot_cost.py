@@ -12,7 +12,7 @@ import pytest
 from faults.servers import OtherServer, Proxy
 from kit import BINARY, Database, dsn, eventually, figures
 
-QUICK = {"source__postgres__slot_interval": '"200ms"', "sink__kafka__statistics_interval": '"200ms"'}
+QUICK = {"metrics__interval": '"200ms"'}
 ORDER = ("server", "sent", "received", "acknowledged", "stored", "confirmed")
 
 
@@ -148,7 +148,7 @@ def test_rest_ends_when_the_stream_moves_or_breaks(millrace_for):
         server.stand("pg-start")
         database = Database(port=server.port)
         database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
-        process = millrace_for(database, source__postgres__slot_interval=f'"{interval_s}s"').start().streaming()
+        process = millrace_for(database, metrics__interval=f'"{interval_s}s"').start().streaming()
 
         def looked():
             return time.monotonic() - status(process)["slot"]["age_seconds"]
@@ -184,7 +184,7 @@ def writing(database, statement):
 
 
 def test_a_slow_broker(database, millrace, tables, far):
-    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', pipeline__batches="4", pipeline__batch_size='"16KiB"', **QUICK)
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', pipeline__batch_size='"4KiB"', **QUICK)
     process.start().streaming()
     with writing(database, "INSERT INTO t (v) SELECT repeat('x', 200) FROM generate_series(1, 2000)"):
         said = why(process, "the sink acknowledges no faster")

@@ -556,8 +556,7 @@ def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
     database.run("CREATE TABLE quiet (id int PRIMARY KEY, v text); CREATE TABLE busy (id int PRIMARY KEY, v text);"
                  f"INSERT INTO quiet SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i;"
                  f"INSERT INTO busy SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i; ANALYZE")
-    process = snapshot(millrace, ("quiet", "busy"), snapshot__max__threads=2, pipeline__batches=8,
-                       pipeline__batch_size='"64KiB"', **MODES[mode])
+    process = snapshot(millrace, ("quiet", "busy"), snapshot__max__threads=2, pipeline__batch_size='"32KiB"', **MODES[mode])
     writers = Writers(database, ("busy",))
     for share in (1, 25, 50, 75, 99):
         process.start()
@@ -706,7 +705,7 @@ def test_large_rows_by_several_threads(database, millrace, topic):
         database.run(f"CREATE TABLE {name} (id int PRIMARY KEY, v text); ALTER TABLE {name} ALTER v SET STORAGE EXTERNAL;"
                      f"INSERT INTO {name} SELECT i, repeat('x', 6000000) FROM generate_series(1, 4) i")
     process = snapshot(millrace, names, snapshot__max__threads=3, pipeline__memory='"128MiB"', pipeline__change_max='"8MiB"',
-                       pipeline__batches=8, sink__kafka__oversize='"placeholder"').start().streaming()
+                       sink__kafka__oversize='"placeholder"').start().streaming()
     for name in names:
         records = topic(database.topic(name)).take(4)
         assert sorted(r.json["after"]["id"] for r in records) == [1, 2, 3, 4]

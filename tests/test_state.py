@@ -103,7 +103,7 @@ def test_a_position_of_version_01_is_continued(database, millrace, topic, states
     other = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
     database.produce(other, stored.name, json.dumps({name: value for name, value in newest.items() if name != "tables"}))
     database.run("INSERT INTO t SELECT generate_series(101, 200)")
-    process.configure(sink__kafka__state_topic=f'"{other}"', pipeline__coalesce='"1ms"')
+    process.configure(sink__kafka__state_topic=f'"{other}"', pipeline__latency='"1ms"')
     process.start().streaming()
     assert [record.json["after"]["id"] for record in reader.take(100)] == [*range(101, 201)]
     assert process.stop() == 0 and not reader.read(0.5)
@@ -292,8 +292,8 @@ def test_shutdown_of_the_server_is_not_held_up_by_a_backlog(database, millrace):
     """A server that stops sends all its log first. Whoever reads slowly leaves, and gets the rest later."""
     rows = 200_000
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    process = millrace(sink__kafka__brokers=None, pipeline__batches="4", pipeline__batch_size='"64KiB"',
-                       source__postgres__slot_interval='"1s"')
+    process = millrace(sink__kafka__brokers=None, pipeline__batch_size='"16KiB"',
+                       metrics__interval='"1s"')
     process.start(stdout=subprocess.PIPE).streaming()
     database.run("INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, %s) g", [rows])
     at_most = threading.Event()  # from then on it is read as quickly as it comes
@@ -343,7 +343,7 @@ def test_exactly_once_over_kills(database, millrace, topic):
 def test_exactly_once_inside_a_large_transaction(database, millrace, topic):
     """Killed in the middle of one transaction of PostgreSQL, it goes on behind the last record of it."""
     database.run(TABLE)
-    process = millrace(pipeline__batch_size='"16KiB"', pipeline__batches="4", **EXACTLY_ONCE)
+    process = millrace(pipeline__batch_size='"4KiB"', **EXACTLY_ONCE)
     process.start().streaming()
     rows = 60000
     database.run("INSERT INTO t SELECT 0, g, repeat('x', 60) FROM generate_series(1, %s::int) g", [rows])

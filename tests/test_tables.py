@@ -443,7 +443,7 @@ def test_thousands_of_topics(database, millrace):
     """A topic each, which the sink makes; the client's own figures are off, as the log advises."""
     tables = make_tables(database, 5000)
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
-    process = millrace(tables=["s[0-9]+.t[0-9]"], pipeline__memory='"128MiB"', sink__kafka__statistics_interval='"0ms"').start().streaming()
+    process = millrace(tables=["s[0-9]+.t[0-9]"], pipeline__memory='"128MiB"', metrics__interval='"0ms"').start().streaming()
     begin = time.monotonic()
     acknowledge(database, process, tables)
     measured = {"topics": len(tables), "seconds": round(time.monotonic() - begin, 1), "peak_mb": round(peak_rss_mb(process), 1)}
@@ -1340,7 +1340,7 @@ def test_a_table_that_becomes_unlogged_is_said(database, millrace, how, tables):
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);"
                  "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
-    process = millrace(tables=(tables,) if tables != "named" else ("t", "p"), source__postgres__slot_interval='"200ms"',
+    process = millrace(tables=(tables,) if tables != "named" else ("t", "p"), metrics__interval='"200ms"',
                        publication__via_partition_root="true").start().streaming()
     looked_at(database, process)
     database.run("CREATE UNLOGGED TABLE more (id int PRIMARY KEY)")
@@ -1367,7 +1367,7 @@ def test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said(database, mil
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE v (id int PRIMARY KEY); CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);"
                  "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
-    process = millrace(tables=tables, source__postgres__slot_interval='"200ms"', publication__via_partition_root="true",
+    process = millrace(tables=tables, metrics__interval='"200ms"', publication__via_partition_root="true",
                        sink__kafka__delivery=json.dumps(delivery)).start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO v VALUES (1)")  # a session in which nothing is sent stores nothing
@@ -1390,7 +1390,7 @@ def test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said(database, mil
 def test_a_table_that_is_taken_out_of_the_publication_and_added_again_is_said(database, millrace, topic, when):
     """The publication looks as before, and the row is missing."""
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
-    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    process = millrace(tables=("t", "u"), metrics__interval='"200ms"').start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO u VALUES (1)")
     rows = topic(database.topic("u"))
@@ -1436,7 +1436,7 @@ def test_what_is_published_again_by_other_ways_is_said(database, millrace, topic
     if when == "running" and case.startswith("alter, "):
         pytest.skip("millrace sets it right as it starts")
     database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
-    process = millrace(tables=tables, source__postgres__slot_interval='"200ms"', **options).start().streaming()
+    process = millrace(tables=tables, metrics__interval='"200ms"', **options).start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO u VALUES (1)")
     rows = topic(database.topic("u"))
@@ -1460,7 +1460,7 @@ def test_what_is_published_again_by_other_ways_is_said(database, millrace, topic
 def test_what_millrace_sets_anew_is_not_published_again(database, millrace, topic):
     """Its own transaction drops the table and adds it with another list: all is sent."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
-    options = {"source__postgres__slot_interval": '"200ms"', "publication__alter": "true"}
+    options = {"metrics__interval": '"200ms"', "publication__alter": "true"}
     process = millrace(tables=("t", "u"), **options).start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO u VALUES (1)")
@@ -1478,7 +1478,7 @@ def test_a_swapped_table_keeps_its_filter_and_its_list(database, millrace, topic
     """The statement that is printed has them, and one who leaves them out hears of it."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text, secret text); CREATE TABLE u (id int PRIMARY KEY)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE ONLY t (id, v) WHERE (id > 0), ONLY u")
-    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    process = millrace(tables=("t", "u"), metrics__interval='"200ms"').start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO u VALUES (1)")
     rows = topic(database.topic("u"))
@@ -1512,7 +1512,7 @@ def test_a_publication_that_is_gone_is_printed_whole(database, millrace, topic):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text, secret text); CREATE TABLE u (id int PRIMARY KEY)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE ONLY t (id, v) WHERE (id > 0), ONLY u"
                  " WITH (publish = 'insert, update', publish_via_partition_root = true)")
-    process = millrace(tables=("t", "u"), source__postgres__slot_interval='"200ms"').start().streaming()
+    process = millrace(tables=("t", "u"), metrics__interval='"200ms"').start().streaming()
     looked_at(database, process)
     database.run("INSERT INTO u VALUES (1)")
     assert values(topic(database.topic("u")).take(1)) == [1] and process.stop() == 0

@@ -410,7 +410,7 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
         return MR_OK;
     }
     const struct mr_http_options *http = &recover->config->http;
-    const char *fault = !http->enabled ? "http is off (http.enabled)"
+    const char *fault = !http->enabled ? "http is off (http.address is empty)"
                         : http->username == NULL && !mr_address_is_local(&http->address) &&
                                 !mr_address_is_any(&http->address)
                             ? "http.address takes no commands (set http.username and "

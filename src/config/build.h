@@ -56,6 +56,10 @@ void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count
 /* NULL for "", which is how an option is not set. */
 const char *mr_config_or_null(const char *text);
 
+/* The most bytes of a logical message whose event is a record of at most so many, so that one
+ * that any role may write does not stop the stream. */
+size_t mr_config_message_max(uint64_t record_bytes);
+
 /* Bits of a list of operations; `outboxx`: of a stream's, which has no messages and has "read". */
 uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings *names,
                               uint32_t line, bool outboxx);

@@ -3,6 +3,8 @@
 
 #include "config/names.h"
 
+enum { RESELECT_WAIT_MS = 1000 };
+
 struct columns {
     const char *option;
     enum mr_column_action action;
@@ -180,7 +182,7 @@ static void build_reselect(struct mr_config *config)
         (struct mr_pg_reselect_options){.columns = patterns,
                                         .column_count = rules.count,
                                         .keeps_placeholder = values->columns_reselect_later == 1,
-                                        .wait_ms = (uint32_t)values->columns_reselect_wait};
+                                        .wait_ms = RESELECT_WAIT_MS};
 }
 
 static void build_wheres(struct mr_config *config)

@@ -17,6 +17,13 @@ static void check_prefix(struct mr_config *config)
     }
 }
 
+/* Its content goes out in base64, and its prefix twice. */
+size_t mr_config_message_max(uint64_t record_bytes)
+{
+    enum { FORM_MAX = 8192 /* of an event that holds a message, without its content */ };
+    return record_bytes <= FORM_MAX ? 0 : (record_bytes - FORM_MAX) / 4 * 3;
+}
+
 uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings *names,
                               uint32_t line, bool outboxx)
 {
@@ -205,6 +212,7 @@ void mr_config_build_encode(struct mr_config *config)
     encode->message_prefix_count = values->message_prefixes.count;
     encode->message_excluded = (const char *const *)values->message_excluded.items;
     encode->message_excluded_count = values->message_excluded.count;
+    encode->message_bytes_max = mr_config_message_max((uint64_t)values->message_max);
     check_delimiter(config);
     build_transactions(config);
     build_heartbeat(config);

@@ -3,6 +3,8 @@
 
 #include "config/build.h"
 
+enum { CONNECTIONS = 64 };
+
 /* Outboxx's [observability] names address and port apart. */
 static const char *wanted_address(struct mr_config *config)
 {
@@ -79,9 +81,11 @@ void mr_config_build_http(struct mr_config *config)
     struct mr_http_options *http = &config->http;
     struct mr_error error = {0};
     name_pipeline(config);
+    http->enabled = values->http_address[0] != '\0' || LINE(config, http_address) == 0;
+    http->connections = CONNECTIONS;
     http->host_names = (const char *const *)values->http_host_names.items;
     http->host_name_count = values->http_host_names.count;
-    if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
+    if (http->enabled && mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
         REFUSE(config, http_address, ": %s", error.text);
     }
     if (http->enabled) {

@@ -3,7 +3,7 @@
 
 #include "config/names.h"
 
-enum { MESSAGE_FORM_MAX = 8192 /* of an event that holds a message, without its content */ };
+enum { KAFKA_BATCH_BYTES = 512 * 1024 };
 
 static void add_property(struct mr_kafka_property *properties, uint32_t *count, const char *name,
                          const char *value)
@@ -198,12 +198,6 @@ static void build_oversize(struct mr_config *config)
     config->encode.record_bytes_max = (size_t)values->message_max;
     config->encode.tells_keys = values->log_keys != 0;
     /* Its content goes out in base64, and its prefix twice. */
-    if (config->source.messages &&
-        values->message_size_max / 3 * 4 + MESSAGE_FORM_MAX > values->message_max) {
-        REFUSE(config, message_size_max,
-               " makes records larger than sink.kafka.message_max, and one message could stop the "
-               "stream; lower the one or raise the other");
-    }
     const char *topic = values->dead_letter_topic;
     if (topic[0] == '\0') {
         topic =
@@ -219,10 +213,9 @@ static void build_statistics(struct mr_config *config)
     enum { TOPICS_MAX = 500 };
     const struct mr_routing *routing = config->encode.routing;
     bool shares = routing != NULL && routing->sharing != MR_SHARING_REFUSED;
-    if (LINE(config, statistics_interval) == 0 && !shares &&
-        mr_config_route_count(config) > TOPICS_MAX) {
-        config->kafka.statistics_interval_ms = 0;
-    }
+    bool is_many = !shares && mr_config_route_count(config) > TOPICS_MAX;
+    config->kafka.statistics_interval_ms =
+        LINE(config, metrics_interval) == 0 && is_many ? 0 : config->slot_interval_ms;
 }
 
 static void build_kafka(struct mr_config *config)
@@ -247,11 +240,7 @@ static void build_kafka(struct mr_config *config)
     build_kafka_properties(config);
     config->kafka.brokers = build_sink_join(config, &values->brokers);
     config->kafka.compression = codecs[values->compression];
-    if (LINE(config, linger) != 0) {
-        WARNING(config, LINE(config, linger),
-                "sink.kafka.linger has no effect: records gather while a request is in flight; "
-                "remove the line");
-    }
+    config->kafka.batch_bytes = KAFKA_BATCH_BYTES;
     build_statistics(config);
     build_state(config);
     build_oversize(config);

@@ -42,13 +42,11 @@ struct mr_config {
     enum mr_sink_kind sink_kind;
     struct mr_kafka_options kafka;
     const char *file_path; /* NULL: standard output, or another sink */
-    bool file_sync;
     struct mr_registry_options registry; /* no URL: there is none */
     uint32_t heartbeat_ms;               /* 0: there are no heartbeats */
     uint32_t resolved_ms;                /* 0: there are no markers */
     const char *ledger_topic;            /* NULL: there is no ledger */
     uint32_t slot_interval_ms;           /* 0: the slot is never looked at */
-    uint32_t metrics_tables_max;
     struct mr_http_options http;
     enum mr_log_level log_level;
     enum mr_log_format log_format;

@@ -41,13 +41,11 @@ static const char good[] = "tables = [\"orders\", 'audit.log', '\"Odd.Schema\".\
                            "[sink.kafka]\n"
                            "brokers = [\"a:1\", \"b:2\"]\n"
                            "compression = \"zstd\"\n"
-                           "batch_size = \"1MiB\"\n"
                            "[sink.kafka.properties]\n"
                            "\"client.rack\" = \"r\"\n"
                            "\"socket.timeout.ms\" = 1000\n"
                            "[pipeline]\n"
                            "latency = \"250us\"\n"
-                           "batches = 8\n"
                            "[log]\n"
                            "format = \"json\"\n";
 
@@ -77,12 +75,12 @@ static void test_load_native_file(void **state)
     assert_int_equal(config->sink_kind, MR_SINK_KAFKA);
     assert_string_equal(config->kafka.brokers, "a:1,b:2");
     assert_string_equal(config->kafka.compression, "zstd");
-    assert_int_equal(config->kafka.batch_bytes, 1048576);
+    assert_int_equal(config->kafka.batch_bytes, 524288);
     assert_int_equal(config->kafka.property_count, 3);
     assert_string_equal(config->kafka.properties[0].value, "PLAINTEXT");
     assert_string_equal(config->kafka.properties[2].value, "1000");
     assert_int_equal(config->daemon->pipeline.latency_us, 250);
-    assert_int_equal(config->daemon->pipeline.batches, 8);
+    assert_int_equal(config->daemon->pipeline.batches, 16);
     assert_int_equal(config->log_format, MR_LOG_JSON);
     assert_int_equal(config->encode.format, MR_FORMAT_DEBEZIUM);
     assert_int_equal(config->encode.skipped_operations,
@@ -104,7 +102,7 @@ static void test_many_tables(void **state)
         uint32_t interval_ms;
     } cases[] = {
         {"", 0},
-        {"sink.kafka.statistics_interval = \"1s\"\n", 1000},
+        {"metrics.interval = \"1s\"\n", 1000},
         {"routing.topic_regex = \".*\"\nrouting.topic = \"all\"\nrouting.sharing = \"key\"\n",
          10000}};
     char *text = malloc(MANY * LINE_MAX_BYTES + 1024);
@@ -167,14 +165,13 @@ static void test_http_options(void **state)
     } cases[] = {
         {"", NULL},
         {"http.address = \"unix:/run/m.sock\"", NULL},
-        {"http.address = \"[::1]:80\"\nhttp.connections = 4", NULL},
-        {"http.enabled = false\nhttp.username = \"ann\"", NULL},
+        {"http.address = \"[::1]:80\"", NULL},
+        {"http.address = \"\"\nhttp.username = \"ann\"", NULL},
         {"http.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"", NULL},
         {"http.last_events = true\nhttp.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"",
          NULL},
         {"http.last_events = true", "shows rows"},
         {"http.address = \"nonsense\"", "http.address"},
-        {"http.connections = 3", "http.connections"},
         {"http.username = \"ann\"", "belong together"},
         {"http.password_env = \"TEST_HTTP\"", "belong together"},
         {"http.tls_key = \"/k.pem\"", "belong together"},
@@ -337,7 +334,8 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "skipped_operations = [\"drop\"]\n", 2, "is not an operation"},
         {T "[pipeline]\nchange_max = 1000\n", 3, "out of range"},
         {T "[pipeline]\nchange_max = \"128MiB\"\n", 3, "but 428"},
-        {T "[pipeline]\nmemory = \"64MiB\"\nbatches = 256\n", 3, "lower change_max, batches"},
+        {T "[pipeline]\nmemory = \"64MiB\"\nbatch_size = \"2MiB\"\n", 3,
+         "lower change_max or batch_size"},
         {T "[pipeline]\nbatch_size = \"-5KiB\"\n", 3, "a size"},
         {T "[pipeline]\nbatch_size = \"99999999999999999999\"\n", 3, "a size"},
         {T "[pipeline]\nlatency = \"1h\"\n", 3, "a duration"},
@@ -429,7 +427,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[sink]\ntype = \"file\"\n[sink.file]\npath = \"/f\"\n" K, 6, "sink.type is another"},
         {T "[sink]\ntype = \"stdout\"\n" K, 4, "sink.type is another"},
         {T "[sink.file]\npath = \"/f\"\n" K, 2, "the sink is another"},
-        {T "[sink.file]\nsync = true\n", 2, "sink.file.path is missing"},
+        {T "[sink.file]\npath = \"\"\n", 2, "sink.file.path is missing"},
         {T "[sink.kafk]\nbrokers = [\"b\"]\n", 2, "did you mean [sink.kafka]"},
         {T "[sinks.kafka]\nbrokers = [\"b\"]\n", 2, "did you mean [sink]"},
         {T "[sink.kafka]\nbrokers = [\"b:99999\"]\n", 3, "between 1 and 65535"},

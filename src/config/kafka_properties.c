@@ -181,7 +181,7 @@ static const struct {
     {"linger.ms|queue.buffering.max.ms", kafka_properties_refuse, "set pipeline.latency"},
     {"batch.size", kafka_properties_refuse, "set sink.kafka.batch_size"},
     {"message.max.bytes", kafka_properties_refuse, "set sink.kafka.message_max"},
-    {"statistics.interval.ms", kafka_properties_refuse, "set sink.kafka.statistics_interval"},
+    {"statistics.interval.ms", kafka_properties_refuse, "set metrics.interval"},
     {"transactional.id", kafka_properties_refuse,
      "set sink.kafka.delivery and sink.kafka.state_name"},
     {"transaction.timeout.ms", kafka_properties_refuse,

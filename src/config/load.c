@@ -4,7 +4,7 @@
 #include "config/build.h"
 #include "options/unknown.h"
 
-/* What a file of an older form, or of Outboxx's, means without saying it. */
+/* What a file of Outboxx's form means without saying it. */
 static void imply(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -15,13 +15,6 @@ static void imply(struct mr_config *config)
     /* As Outboxx has it: a file that says nothing must not come to send a password in the clear. */
     if (is_outboxx && LINE(config, tls) == 0) {
         values->tls = 1;
-    }
-    if (LINE(config, coalesce) != 0 && LINE(config, latency) == 0) {
-        values->latency = 2 * values->coalesce;
-        WARNING(config, LINE(config, coalesce),
-                "pipeline.coalesce is pipeline.latency now, twice as long: write latency = "
-                "\"%lldus\"",
-                (long long)values->latency);
     }
 }
 

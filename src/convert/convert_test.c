@@ -280,7 +280,6 @@ static const struct {
             "AvroConverter\nvalue.converter.apicurio.registry.url=http://a/apis/registry/v2\n",
      "format = \"avro\"", "/apis/ccompat/v7"},
     {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "format = \"cloudevents\"", NULL},
-    {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "id = \"debezium\"", NULL},
     {TABLES CLOUD "value.converter.extension.attributes.enable=false\n", "extensions = false",
      "stood in its \"payload\""},
     {TABLES CLOUD "value.converter.data.serializer.type=avro\n", NULL,

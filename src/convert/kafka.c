@@ -104,7 +104,6 @@ static void convert_cloud_events(struct mr_convert *c)
     /* JsonConverter's default. */
     bool has_schemas = mr_cv_find(c, "value.converter.json.schemas.enable") == NULL;
     mr_cv_set(c, "format", "cloudevents");
-    mr_cv_set(c, "cloudevents.id", "debezium");
     convert_options(
         c, "value", "CloudEventsConverter",
         "CloudEvents are JSON without schemas, made of the event itself (docs/formats.md)");

@@ -12,9 +12,6 @@
 /* Sections that copies may have in the stored record; ends with a name that is NULL. */
 extern const struct mr_section_kind mr_copy_section_kinds[];
 
-/* In which order tables are copied, by their rows. */
-enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
-
 struct mr_copies_options {
     const struct mr_copy_server *server;
     uint32_t workers;         /* that copy existing rows before the stream; 0: none are copied */
@@ -22,7 +19,6 @@ struct mr_copies_options {
     bool when_needed;         /* also where the stream can't go on; the server knows when that is */
     bool accepts_gap;         /* where it can't, it goes on at a new slot, and none are copied */
     bool converts;            /* events have values in other forms than the server's */
-    enum mr_copy_order order; /* of the tables */
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
     size_t stored_bytes_max;  /* of the stored record, for all that is asked; 0: no limit */

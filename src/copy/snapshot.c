@@ -415,7 +415,6 @@ static void *copy_snapshot_worker_main(void *context)
 struct ordered {
     const struct mr_copy_table *table;
     uint32_t index;
-    uint64_t first, second; /* what it is ordered by */
 };
 
 static int compare_numbers(uint64_t a, uint64_t b)
@@ -423,36 +422,16 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Tables of one relation are equal but for their indexes, so they stay together. */
+/* As they are listed. Tables of one relation are equal but for their indexes, so they stay
+ * together. */
 static int copy_snapshot_compare_tables(const void *a, const void *b)
 {
     const struct ordered *x = a;
     const struct ordered *y = b;
-    int order = compare_numbers(x->first, y->first);
-    order = order != 0 ? order : compare_numbers(x->second, y->second);
+    int order = compare_numbers(x->table->listed, y->table->listed);
     order = order != 0 ? order : strcmp(x->table->relation->schema, y->table->relation->schema);
     order = order != 0 ? order : strcmp(x->table->relation->table, y->table->relation->table);
     return order != 0 ? order : compare_numbers(x->index, y->index);
-}
-
-static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_order order)
-{
-    for (uint32_t i = 0, end; i < count; i = end) {
-        uint64_t rows = 0;
-        uint64_t bytes = 0;
-        for (end = i; end < count && items[end].table->relation == items[i].table->relation;
-             end++) {
-            rows += items[end].table->rows;
-            bytes += items[end].table->bytes;
-        }
-        for (uint32_t k = i; k < end; k++) {
-            bool is_listed = order == MR_COPY_AS_LISTED;
-            uint64_t turn = order == MR_COPY_DESCENDING ? UINT64_MAX : 0; /* the largest first */
-            items[k].first = is_listed ? items[k].table->listed : rows ^ turn;
-            items[k].second = is_listed ? 0 : bytes ^ turn;
-        }
-    }
-    mr_sort(items, count, sizeof(*items), copy_snapshot_compare_tables);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source
@@ -481,11 +460,10 @@ static mr_status plan_topics(struct copying *copying, struct ordered *items, uin
 static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = copying->copy;
-    enum mr_copy_order order = copying->snapshot->options.order;
     MR_FREED struct ordered *items = MR_NEW_ARRAY(struct ordered, copy->table_count);
     uint32_t count = 0;
     MR_TRY(plan_topics(copying, items, &count, ret_error));
-    order_tables(items, count, order);
+    mr_sort(items, count, sizeof(*items), copy_snapshot_compare_tables);
     uint32_t *indexes = MR_NEW_ARRAY(uint32_t, count);
     for (uint32_t i = 0; i < count; i++) {
         indexes[i] = items[i].index;

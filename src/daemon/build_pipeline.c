@@ -6,7 +6,7 @@
 #include "daemon/daemon.h"
 #include "flow/memory.h"
 
-enum { STORED_MAX = 200000 };
+enum { STORED_MAX = 200000, BATCHES = 16 };
 
 static double mib(uint64_t bytes)
 {
@@ -21,6 +21,13 @@ static uint32_t readers_of(const struct mr_config *config)
                                      : copies == MR_COPIES_ACCEPT_GAP;
 }
 
+/* Two for each of these, so that each has one to fill. */
+static uint32_t batches_of(const struct mr_config *config)
+{
+    uint32_t least = 2 * readers_of(config);
+    return least > BATCHES ? least : BATCHES;
+}
+
 static void refuse_memory(struct mr_config *config, const struct mr_memory *memory,
                           uint64_t change_max)
 {
@@ -28,39 +35,36 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
     bool copies = config->source.copies != MR_COPIES_NOTHING;
     uint32_t line = LINE(config, memory);
     line = line == 0 ? LINE(config, change_max) : line;
-    line = line == 0 ? LINE(config, batches) : line;
     PROBLEM(
         config, line == 0 ? LINE(config, batch_size) : line,
         "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
         "tables, %.1f for profiles, %.1f for "
-        "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
+        "%u batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
         "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams, "
         "%.1f for descriptions of tables and %.1f for a change's records; raise "
-        "pipeline.memory, or lower change_max, batches%s or batch_size",
+        "pipeline.memory, or lower change_max%s or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
         config->source.captured.table_count, mib(memory->profiler), mib(memory->pool),
-        (long long)values->batches, mib((uint64_t)values->batch_size), mib(memory->input),
+        batches_of(config), mib((uint64_t)values->batch_size), mib(memory->input),
         mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->copied),
         mib(memory->relations), mib(memory->large), copies ? ", snapshot.max.threads" : "");
 }
 
 /* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool.
  * It is as large as takes nothing from the largest change. */
-static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
+static void size_pool(const struct mr_config *config, struct mr_memory_needs *needs)
 {
     enum { EXACTLY_ONCE_BATCHES = 24 };
-    struct mr_config_values *values = &config->values;
-    if (LINE(config, batches) != 0 || !config->kafka.exactly_once) {
+    if (!config->kafka.exactly_once) {
         return;
     }
     uint64_t change_max = mr_memory_change_max(needs);
     struct mr_memory_needs larger = *needs;
-    larger.batches = EXACTLY_ONCE_BATCHES;
+    larger.batches = larger.batches > EXACTLY_ONCE_BATCHES ? larger.batches : EXACTLY_ONCE_BATCHES;
     struct mr_memory memory = mr_memory_of(&larger, change_max);
     if (mr_memory_sum(&memory) <= needs->limit) {
         *needs = larger;
     }
-    values->batches = (int64_t)needs->batches;
 }
 
 /* What is set must fit into the budget; what is not is made of it. */
@@ -78,7 +82,7 @@ static void build_memory(struct mr_config *config)
     struct mr_memory_needs needs = {
         .limit = limit,
         .tables = config->source.captured.table_count,
-        .batches = (uint64_t)values->batches,
+        .batches = batches_of(config),
         .batch_bytes = (uint64_t)values->batch_size,
         .readers = readers_of(config),
         .patterns = config->source.captured.pattern_count > 0,
@@ -97,13 +101,17 @@ static void build_memory(struct mr_config *config)
     }
     config->daemon->pipeline.batches = (uint32_t)needs.batches;
     config->daemon->pipeline.batches_most =
-        config->daemon->pipeline.batches * (LINE(config, batches) == 0 ? MR_SINK_TIMES_MAX : 1);
+        config->daemon->pipeline.batches * (LINE(config, batch_size) == 0 ? MR_SINK_TIMES_MAX : 1);
     config->daemon->pipeline.memory_bytes = limit;
     config->daemon->pipeline.change_bytes_max = change_max;
     config->daemon->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
     config->source.relation_bytes_max = mr_memory_take_relations(&memory, &needs);
     config->daemon->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
     values->change_max = (int64_t)change_max; /* as it is shown */
+    size_t message_max = mr_config_message_max(change_max);
+    if (message_max < config->encode.message_bytes_max) {
+        config->encode.message_bytes_max = message_max;
+    }
 }
 
 static void build_copy(struct mr_config *config)
@@ -116,14 +124,7 @@ static void build_copy(struct mr_config *config)
     config->daemon->copies.only = config->source.copies == MR_COPIES_ONLY;
     config->daemon->copies.when_needed = mr_pg_mends_gap(config->source.copies);
     config->daemon->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
-    config->daemon->copies.order = (enum mr_copy_order)values->snapshot_order;
     config->daemon->pipeline.lanes_beside = config->daemon->copies.workers;
-    if (config->daemon->pipeline.batches != 0 &&
-        config->daemon->copies.workers > config->daemon->pipeline.batches / 2) {
-        REFUSE(config, snapshot_threads,
-               " is %u, and pipeline.batches only %u; at most half as many threads as batches",
-               config->daemon->copies.workers, config->daemon->pipeline.batches);
-    }
     enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
     if (strlen(values->slot_name) > SLOT_NAME_MAX) {
         PROBLEM(config, LINE(config, slot_name),
@@ -158,9 +159,7 @@ static void build_daemon(struct mr_config *config)
     daemon->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;
     if (config->sink_kind == MR_SINK_KAFKA) {
-        /* Who sets batch_size has said how large requests are. */
-        config->kafka.far_bytes =
-            LINE(config, kafka_batch_size) == 0 ? MR_SINK_TIMES_MAX * config->kafka.batch_bytes : 0;
+        config->kafka.far_bytes = MR_SINK_TIMES_MAX * config->kafka.batch_bytes;
         config->kafka.sections = mr_copy_section_kinds;
     }
     /* A record of Kafka's default size has a fifth for what is asked, two for the names of tables,

@@ -15,7 +15,6 @@ enum {
     LG_SAMPLE_MAX = 30,
 };
 
-static const char *graph_title;
 
 enum form { FORM_PPROF, FORM_SVG, FORM_FOLDED };
 
@@ -94,7 +93,7 @@ static bool wanted_drawing(struct mr_http_request *request, struct mr_flame_draw
     }
     const char *title = mr_http_parameter(request, "title");
     *ret = (struct mr_flame_drawing){
-        .title = title != NULL ? title : graph_title,
+        .title = title != NULL ? title : "millrace",
         .search = mr_http_parameter(request, "search"),
         .width = (unsigned)width,
         .min_width = (double)min_width,
@@ -364,10 +363,8 @@ static void switch_heap(void *context, struct mr_http_request *request)
     }
 }
 
-void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, const char *name,
-                  bool has_last_minute)
+void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, bool has_last_minute)
 {
-    graph_title = name;
     /* The configuration has been refused otherwise. */
     MR_ASSERT(options->username != NULL || mr_address_is_local(&options->address));
     for (size_t i = 0; i < MR_ARRAY_LEN(pages); i++) {

@@ -32,15 +32,12 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
         .path = values->profiling_path,
         .frequency_hz = (uint32_t)values->profiling_frequency,
         .interval_s = (uint32_t)(values->profiling_interval / 1000),
-        .name = values->profiling_name,
-        .keep_count = (uint32_t)values->profiling_keep_intervals,
         .keep_bytes = (uint64_t)values->profiling_keep_size,
         .recorder = values->profiling_recorder,
     };
     MR_TRY(mr_profiler_start(&options, ret_error));
     if (values->profiling_endpoints && http != NULL) {
-        mr_pprof_add(http, &config->http, values->profiling_name,
-                     options.recorder || options.path[0] != '\0');
+        mr_pprof_add(http, &config->http, options.recorder || options.path[0] != '\0');
     }
     return MR_OK;
 }

@@ -32,6 +32,7 @@ enum {
     MEMORY_LOG_MS = 60000,
     LEAVE_MS = 5000, /* after its deadline a stop waits no longer than this */
     LEDGER_MS = 1000,
+    TABLES_WITH_FIGURES = 500,
 };
 
 struct app {
@@ -139,8 +140,7 @@ static struct mr_sink *make_sink(const struct mr_config *config)
     case MR_SINK_FILE:
         break;
     }
-    return mr_file_sink_new(
-        &(struct mr_file_options){.path = config->file_path, .sync = config->file_sync});
+    return mr_file_sink_new(config->file_path);
 }
 
 /* No table and no value may name a topic that millrace reads itself. */
@@ -267,7 +267,7 @@ static void app_wire(struct app *app)
         mr_pg_source_reselect(app->source, shows_column, app);
     }
     app->sink = make_sink(app->config);
-    app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
+    app->table_counts = mr_table_counts_new(TABLES_WITH_FIGURES);
     if (app->config->http.enabled && app->config->values.http_last_events != 0) {
         mr_table_counts_keep_last(app->table_counts);
     }
@@ -347,7 +347,7 @@ static void http_wire(struct app *app)
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
     MR_TRY(mr_secrets_watch_start(&app->config->secrets,
-                                  (uint32_t)app->config->values.secrets_watch, &app->secrets,
+                                  (uint32_t)app->config->values.reload_watch, &app->secrets,
                                   ret_error));
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
     MR_TRY(mr_monitor_start(app->monitor, ret_error));

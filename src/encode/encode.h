@@ -34,14 +34,9 @@ enum mr_subject_strategy {
 
 /* How CloudEvents are written. */
 enum mr_cloud_mode { MR_CLOUD_STRUCTURED, MR_CLOUD_BINARY };
-enum mr_cloud_id {
-    MR_CLOUD_ID_POSITION, /* as in the header mr-pos: no two events have the same */
-    MR_CLOUD_ID_DEBEZIUM, /* as Debezium's converter makes it */
-};
 
 struct mr_cloud_options {
     enum mr_cloud_mode mode;
-    enum mr_cloud_id id;
     bool extensions; /* the source block */
 };
 

@@ -99,7 +99,7 @@ enum mr_record_kind {
     /* in the dead-letter topic: where an event is to be found that was too large */
     MR_RECORD_LETTER,
     MR_RECORD_SCHEMA,      /* the form of a table, before its first row that has it */
-    MR_RECORD_CLOUD,       /* a CloudEvent whose id is its position */
+    MR_RECORD_CLOUD,       /* a CloudEvent; its id is its position */
     MR_RECORD_TRANSACTION, /* the beginning or end of a transaction */
 };
 

@@ -129,7 +129,7 @@ static mr_status out_of_memory_test_stream(const struct mr_config *config, struc
 {
     struct mr_topics topics = {0};
     struct mr_encoder *encoder = mr_encoder_new(&config->encode, &topics);
-    struct mr_sink *sink = mr_file_sink_new(&(struct mr_file_options){.path = config->file_path});
+    struct mr_sink *sink = mr_file_sink_new(config->file_path);
     struct mr_pipeline *pipeline =
         mr_pipeline_new(&config->daemon->pipeline, &player->source, sink, encoder, NULL, NULL);
     int done_fd = eventfd(0, EFD_CLOEXEC);

@@ -170,6 +170,8 @@ static void unknown_key(const char *path, uint32_t line, struct mr_problems *pro
     "tables are proved beside millrace now, by \"millrace verify --every 24h --rate 20000 "        \
     "--figures FILE\" (docs/verify.md, \"On a schedule\")"
 
+#define MR_GONE_FIXED(value) "it is always " value " now; take the line out"
+
 /* What took the place of an option or section that is gone; NULL: it never was. */
 static const char *place_taken_by(const char *path)
 {
@@ -180,6 +182,30 @@ static const char *place_taken_by(const char *path)
         {"verify.continuous", MR_GONE_PROVER},
         {"verify.rate", MR_GONE_PROVER},
         {"verify.lag_max", MR_GONE_PROVER},
+        {"columns.reselect_wait", MR_GONE_FIXED("one second")},
+        {"messages.max_size",
+         "a logical message is dropped where its event would be larger than "
+         "sink.kafka.message_max"},
+        {"cloudevents.id", "the id of an event is its position, which no other event has"},
+        {"schema_registry.timeout", MR_GONE_FIXED("10 s")},
+        {"source.postgres.slot_interval", "it is metrics.interval now"},
+        {"sink.kafka.statistics_interval", "it is metrics.interval now"},
+        {"metrics.max_tables", MR_GONE_FIXED("500")},
+        {"sink.file.sync", MR_GONE_FIXED("true")},
+        {"sink.kafka.linger", "it had no effect; see pipeline.latency"},
+        {"sink.kafka.batch_size",
+         "requests have up to 512 KiB, and grow by themselves where the broker is far away"},
+        {"pipeline.batches",
+         "pipeline.batch_size says how large the pool of 16 batches is; not set, the pool grows by "
+         "itself where the broker is far away"},
+        {"pipeline.coalesce", "write pipeline.latency, with twice the time"},
+        {"http.enabled", "write http.address = \"\" to serve nothing"},
+        {"http.connections", MR_GONE_FIXED("64")},
+        {"secrets.watch", "reload.watch says how often files with secrets are looked at, too"},
+        {"profiling.name", "flame graphs are called millrace; ?title= gives another title"},
+        {"profiling.keep_intervals", "profiling.keep_size says what is kept"},
+        {"snapshot.tables.order.by.row.count",
+         "tables are copied in the order of \"tables\", names before patterns"},
         {"profiling.capture",
          "profiling.path keeps a profile of each interval, and Prometheus has the metrics"},
         {"signal",

@@ -78,8 +78,10 @@ static int newest_first(const struct dirent **left, const struct dirent **right)
     return strcmp(strchr((*right)->d_name, '-'), strchr((*left)->d_name, '-'));
 }
 
-/* Removes what there is beyond `count` files, or beyond so many bytes but the newest interval. */
-static void remove_beyond(const char *folder, int (*filter)(const struct dirent *), size_t count,
+enum { INTERVAL_FILES = 2 };
+
+/* Removes what there is beyond so many bytes, but not the newest `spared` files. */
+static void remove_beyond(const char *folder, int (*filter)(const struct dirent *), int spared,
                           uint64_t bytes)
 {
     MR_FREED struct dirent **found = NULL;
@@ -91,7 +93,7 @@ static void remove_beyond(const char *folder, int (*filter)(const struct dirent 
         snprintf(path, sizeof(path), "%s/%s", folder, found[i]->d_name);
         lstat(path, &about);
         sum += (uint64_t)about.st_size;
-        if ((size_t)i >= count || (sum > bytes && i >= 2)) {
+        if (sum >= bytes && i >= spared) {
             unlink(path);
         }
         free(found[i]);
@@ -120,7 +122,7 @@ static mr_status write_interval(const struct mr_profiler_options *options,
     snprintf(name, sizeof(name), "profile-%s.pb.gz", when);
     MR_FREED uint8_t *packed = mr_profile_pprof(profile, &len);
     MR_TRY(mr_file_write_whole(options->path, name, packed, len, ret_error));
-    struct mr_flame_drawing drawing = {.title = options->name};
+    struct mr_flame_drawing drawing = {.title = "millrace"};
     snprintf(name, sizeof(name), "flamegraph-%s.svg", when);
     MR_FREED char *picture = mr_profile_svg(profile, 1, MR_PROFILE_ROOT_THREAD, &drawing, &len);
     return mr_file_write_whole(options->path, name, picture, len, ret_error);
@@ -138,8 +140,7 @@ mr_status mr_files_add(const struct mr_profiler_options *options, const struct m
     if (status != MR_OK) {
         mr_log(MR_LOG_WARN, "profile_not_written", error.text);
     }
-    remove_beyond(options->path, is_kept,
-                  options->keep_count == 0 ? SIZE_MAX : 2 * (size_t)options->keep_count,
+    remove_beyond(options->path, is_kept, INTERVAL_FILES,
                   options->keep_bytes == 0 ? UINT64_MAX : options->keep_bytes);
     return status;
 }

@@ -17,8 +17,6 @@ struct mr_profiler_options {
     const char *path; /* folder of the continuous profiler's files; "": none */
     uint32_t frequency_hz;
     uint32_t interval_s;
-    const char *name;    /* title of the flame graphs */
-    uint32_t keep_count; /* files of a kind that stay; 0: no limit */
     uint64_t keep_bytes; /* of all files together; 0: no limit */
     bool recorder;       /* keep the last minute even when nobody asks */
 };

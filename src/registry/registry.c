@@ -10,6 +10,7 @@ enum {
     HEADS_MAX = 64 * 1024, /* of all that stands before it; curl 7.88 keeps them all */
     TEXT_MAX = 512,
     WAIT_MS = 60000,
+    ANSWER_MS = 10000,
     BACKOFF_MIN_MS = 100,
     INCOMPATIBLE = 409,
 };
@@ -79,7 +80,7 @@ static CURL *connection_new(struct mr_registry *registry)
     registry->headers =
         curl_slist_append(NULL, "Content-Type: application/vnd.schemaregistry.v1+json");
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, registry->headers);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)options->timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, registry_take_bytes);

@@ -16,7 +16,6 @@ struct mr_registry_options {
     const char *username; /* NULL: none is told */
     struct mr_secret *password;
     const char *authority; /* certificates (PEM) to trust in place of the system's; NULL */
-    uint32_t timeout_ms;   /* of one question */
     uint32_t backoff_max_ms;
     bool registers; /* else schemas must be there */
 };

@@ -1,7 +1,7 @@
 /* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
  *
  * JSON is written as it is, text as a string, other bytes in base64. A batch is done once its lines
- * are with the kernel (or on disk, with `sync`). Writing waits for a slow reader; the pool fills up
+ * are on disk (on standard output: with the kernel). Writing waits for a slow reader; the pool fills up
  * meanwhile. */
 #include <fcntl.h>
 #include <limits.h>
@@ -15,7 +15,7 @@ enum { WRITE_BYTES = 64 * 1024 };
 
 struct file_sink {
     struct mr_sink base;
-    struct mr_file_options options;
+    const char *path;
     int fd;
     bool is_pipe;
     bool torn; /* the last line has no end: a write failed, or the process was killed at it */
@@ -32,7 +32,7 @@ static struct file_sink *file_of(struct mr_sink *sink)
 
 static bool is_stdout(const struct file_sink *file)
 {
-    return file->options.path == NULL || strcmp(file->options.path, "-") == 0;
+    return file->path == NULL || strcmp(file->path, "-") == 0;
 }
 
 /* A line of ours without its end is of no batch that counts as written, and comes again: it is cut
@@ -40,7 +40,7 @@ static bool is_stdout(const struct file_sink *file)
 static mr_status mend_end(struct file_sink *file, off_t size, struct mr_error *ret_error)
 {
     static const char begin[] = "{\"topic\":";
-    const char *path = file->options.path;
+    const char *path = file->path;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return MR_OK; /* write only */
@@ -71,10 +71,10 @@ static mr_status file_open(struct mr_sink *sink, struct mr_error *ret_error)
     file->used = 0;
     file->fd = is_stdout(file)
                    ? STDOUT_FILENO
-                   : open(file->options.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+                   : open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "file \"%s\" can't be opened: %s; set sink.file.path", file->options.path,
+                       "file \"%s\" can't be opened: %s; set sink.file.path", file->path,
                        strerror(errno));
     }
     struct stat kind;
@@ -91,7 +91,7 @@ static mr_status file_open(struct mr_sink *sink, struct mr_error *ret_error)
 
 static mr_status write_failed(const struct file_sink *file, struct mr_error *ret_error)
 {
-    const char *name = is_stdout(file) ? "standard output" : file->options.path;
+    const char *name = is_stdout(file) ? "standard output" : file->path;
     if (errno == EPIPE) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "%s: the reader has gone", name);
     }
@@ -208,7 +208,7 @@ static mr_status file_send(struct mr_sink *sink, struct mr_batch *batch, struct 
     }
     MR_TRY(file_flush(file, ret_error));
     MR_ASSERT(file->used == 0);
-    if (file->options.sync && fdatasync(file->fd) != 0 && errno != EINVAL) {
+    if (!is_stdout(file) && fdatasync(file->fd) != 0 && errno != EINVAL) {
         return write_failed(file, ret_error);
     }
     mr_sink_done(sink, batch);
@@ -231,7 +231,7 @@ static void file_free(struct mr_sink *sink)
     free(sink);
 }
 
-struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
+struct mr_sink *mr_file_sink_new(const char *path)
 {
     static const struct mr_sink_ops ops = {
         .name = "file",
@@ -242,7 +242,7 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
     };
     struct file_sink *file = MR_NEW(struct file_sink);
     file->base.ops = &ops;
-    file->options = *options;
+    file->path = path;
     file->fd = -1;
     return &file->base;
 }

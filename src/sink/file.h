@@ -3,13 +3,9 @@
 
 #include "ports/sink.h"
 
-/* JSON lines, one a record: `{"topic":…,"key":…,"value":…}`. */
-struct mr_file_options {
-    const char *path; /* NULL or "-": standard output */
-    bool sync;        /* fdatasync before records count as safe */
-};
-
-struct mr_sink *mr_file_sink_new(const struct mr_file_options *options);
+/* JSON lines, one a record: `{"topic":…,"key":…,"value":…}`. `path` (the caller's, who keeps it):
+ * NULL or "-" is standard output. */
+struct mr_sink *mr_file_sink_new(const char *path);
 
 /* Drops what it gets: a benchmark of everything before the sink. */
 struct mr_sink *mr_discard_sink_new(void);

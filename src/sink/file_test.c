@@ -32,7 +32,7 @@ static int file_test_setup(void **state)
     struct fixture *fixture = MR_NEW(struct fixture);
     strcpy(fixture->path, "/tmp/millrace-file-test-XXXXXX");
     close(mkstemp(fixture->path));
-    fixture->sink = mr_file_sink_new(&(struct mr_file_options){.path = fixture->path});
+    fixture->sink = mr_file_sink_new(fixture->path);
     fixture->sink->owner =
         (struct mr_sink_owner){.done = file_test_batch_done, .context = fixture, .stop_fd = -1};
     mr_pool_init(&fixture->pool, 2, 2, 4096, 4096);

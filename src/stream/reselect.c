@@ -847,7 +847,7 @@ static bool may_go(struct mr_reselect *reselect, const struct held *held)
     if (ms == 0) {
         mr_log(MR_LOG_WARN, "reselect_late",
                "values that updates did not touch were not read again in time "
-               "(columns.reselect_wait); events have the placeholder for a while");
+               "within a second; events have the placeholder for a while");
     }
     return true;
 }

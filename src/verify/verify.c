@@ -225,7 +225,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     }
     if (options->yes && !config->http.enabled) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "http is off (http.enabled), and a repair asks the running millrace by it");
+                       "http is off (http.address is empty), and a repair asks the running millrace by it");
     }
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,

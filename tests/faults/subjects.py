@@ -45,7 +45,7 @@ class MillraceSubject:
         self.http = f"127.0.0.1:{free_port()}" if scene.profiler else None
         self.values = {"sink__kafka__brokers": json.dumps(scene.broker.proxied.split(",")),
                        "pipeline__reconnect_max": '"1s"', "pipeline__shutdown_deadline": '"5s"',
-                       "pipeline__batches": "8", "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
+                       "pipeline__batch_size": '"16KiB"', "log__level": '"debug"',
                        "skipped_operations": "[]", "sink__kafka__delivery": f'"{scene.delivery}"',
                        **(self._profiling() if scene.profiler else {}), **options}
         self.millrace = Millrace(scene.database, scene.folder, [*STREAMED, *scene.wide.configured()], **self.values)
@@ -54,7 +54,7 @@ class MillraceSubject:
     def _profiling(self):
         """Options of a millrace whose profiler does all it can, on a port that stays the same."""
         return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
-                "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
+                "profiling__recorder": "true", "profiling__interval": '"2s"',
                 "profiling__path": f'"{os.path.join(self.scene.folder, "profiles")}"',
                 **({"profiling__heap": "true"} if is_linked_with("jemalloc") else {})}
 

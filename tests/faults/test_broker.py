@@ -97,7 +97,7 @@ def test_limits_that_a_broker_sets(database, millrace):
         topic = database.topic("t")
         broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
         options = {"sink__kafka__brokers": f'["{broker.direct}"]', "sink__kafka__compression": '"none"',
-                   "sink__kafka__statistics_interval": '"500ms"'}
+                   "metrics__interval": '"500ms"'}
         process = millrace(**options, sink__kafka__delivery='"exactly-once"')
         code, text = check(process)
         assert code != 0 and "transaction.max.timeout.ms = 30000 and will refuse exactly-once" in text, text

@@ -16,7 +16,7 @@ from pair import STANDBY_SLOT, Pair
 from servers import free_port
 
 OPTIONS = {"source__postgres__failover": "true", "pipeline__reconnect_max": '"1s"',
-           "source__postgres__slot_interval": '"200ms"'}
+           "metrics__interval": '"200ms"'}
 LIMIT_S = 120  # for what takes a second on a machine that has time
 EXACTLY_ONCE = {"sink__kafka__delivery": '"exactly-once"'}
 MODES = pytest.mark.parametrize("mode", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])

@@ -43,7 +43,7 @@ def rendered(folder, pipelines):
     secret.write_text(url["password"])
     secret.chmod(0o600)
     (folder / "fleet.toml").write_text(
-        '[fleet]\nname = "hosts"\n[template]\ntopic_prefix = "{name}"\ntables = ["public.t"]\nhttp.enabled = false\n'
+        '[fleet]\nname = "hosts"\n[template]\ntopic_prefix = "{name}"\ntables = ["public.t"]\nhttp.address = ""\n'
         f'source.postgres.connection = "host={url["host"]} port={url["port"]} user={url["user"]} dbname={{name}}"\n'
         f'source.postgres.password_file = "{secret}"\nsource.postgres.slot_name = "{{name}}"\n'
         f'sink.kafka.brokers = ["{BOOTSTRAP}"]\nsink.kafka.delivery = "exactly-once"\nsink.kafka.state_topic = "__state.{{name}}"\n'

@@ -15,7 +15,7 @@ from pair import Pair
 from servers import frozen
 
 LIMIT_S = 120
-OPTIONS = {"pipeline__reconnect_max": '"1s"', "source__postgres__slot_interval": '"200ms"'}
+OPTIONS = {"pipeline__reconnect_max": '"1s"', "metrics__interval": '"200ms"'}
 EXACTLY_ONCE = {"sink__kafka__delivery": '"exactly-once"'}
 MODES = pytest.mark.parametrize("mode", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
 
@@ -119,7 +119,7 @@ def test_killed_before_the_promotion_was_seen(pair, millrace_for, topic):
     """What is stored is of the old timeline, and lies on the new one: the server is the one that was read from."""
     database = Database(port=pair.primary.port)
     database.run(TABLE)
-    process = reads_from(pair, database, millrace_for, **EXACTLY_ONCE, source__postgres__slot_interval='"1h"')
+    process = reads_from(pair, database, millrace_for, **EXACTLY_ONCE, metrics__interval='"1h"')
     first_start(pair, process)
     database.run("INSERT INTO t SELECT 1, g, 'x' FROM generate_series(1, 10) g")
     records = Check(topic(database.topic("t")))

@@ -254,7 +254,7 @@ def test_the_end_of_the_slot_is_forecast(database, millrace, slot_limit, kafka):
     database.run("CREATE TABLE t (id int, v text); ALTER TABLE t REPLICA IDENTITY FULL; CREATE TABLE other (v text)")
     slot_limit("300MB")
     process = millrace(sink__kafka__brokers=f'["127.0.0.1:{kafka.port}"]',
-                       source__postgres__slot_interval='"1s"').start().streaming()
+                       metrics__interval='"1s"').start().streaming()
     looked = "millrace_slot_age_seconds"
     eventually(lambda: looked in figures(process.get("/metrics").body), what="a look at the slot")
 

@@ -25,7 +25,7 @@ KINDS = {
 
 def options(kafka, kind):
     return {"sink.type": '"kafka"', "sink.kafka.brokers": f'["{kafka.address()}"]', "sink.kafka.compression": '"none"',
-            "sink.kafka.statistics_interval": '"0ms"', **KINDS[kind]}
+            "metrics.interval": '"0ms"', **KINDS[kind]}
 # What ends librdkafka itself, as seen with 2.0.2 and 2.15.1: texts without a length, counts below 0, batches of zeros; and answers about a transaction's
 # partitions that break off, after which a topic stays locked and rd_kafka_destroy waits for ever (mr_kafka_client_end). Nothing is lost:
 # who starts it again goes on from the slot.

@@ -24,10 +24,10 @@ CODES = (0, 3, 10, 65, 69, 70, 71, 77, 78)  # docs/runbook.md
 QUIET_S = 0.25  # after a lie that brings about nothing, a stop comes; no verdict depends on it
 WAIT_S = 60  # for the lie to be told
 COMMON = {
-    "tables": '["public.t"]', "log.format": '"json"', "log.level": '"debug"', "http.enabled": "false",
+    "tables": '["public.t"]', "log.format": '"json"', "log.level": '"debug"', "http.address": '""',
     "source.postgres.connection_env": '"TEST_URL"', "source.postgres.slot_name": '"shop"',
     "source.postgres.publication_name": '"shop"', "source.postgres.connect_timeout": '"3s"',
-    "source.postgres.slot_interval": '"0ms"', "messages.prefixes": '["prefix"]', "skipped_operations": '[]',
+    "metrics.interval": '"0ms"', "messages.prefixes": '["prefix"]', "skipped_operations": '[]',
     "pipeline.shutdown_deadline": f'"{DEADLINE_MS}ms"', "pipeline.reconnect_max": '"100ms"',
     "pipeline.status_interval": '"10ms"', "pipeline.memory": f'"{MEMORY_MIB}MiB"',
 }

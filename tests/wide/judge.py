@@ -562,10 +562,10 @@ class Judge:
     # ---- messages ----
 
     def wanted_message(self, message):
-        """What the options messages.prefixes and messages.max_size let through."""
+        """What the options messages.prefixes and sink.kafka.message_max let through."""
         prefixes = self.promise["prefixes"]
         prefix = len(message.prefix.encode())
-        return (prefixes == ["*"] or message.prefix in prefixes) and prefix + len(message.content) <= 256 << 10 and prefix <= 255
+        return (prefixes == ["*"] or message.prefix in prefixes) and prefix + len(message.content) <= (1000000 - 8192) // 4 * 3 and prefix <= 255
 
     def check_messages(self):
         def identity(prefix, content, transactional):

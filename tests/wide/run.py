@@ -200,7 +200,7 @@ class Run:
         if self.plan.options["prefixes"]:
             options["messages__prefixes"] = json.dumps(self.plan.options["prefixes"], ensure_ascii=False)
         if self.plan.options["small_batches"]:
-            options.update(pipeline__batches="8", pipeline__batch_size='"32KiB"')
+            options.update(pipeline__batch_size='"16KiB"')
         if self.plan.options.get("encoding"):
             options["invalid_utf8"] = '"replace"'
         if self.proxies:

@@ -103,24 +103,6 @@ static void append_time(struct mr_buffer *out, int64_t time_us)
     MR_BUFFER_LITERAL(out, "Z");
 }
 
-static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
-                      const struct cloud_event *event)
-{
-    if (encoder->options.cloud.id == MR_CLOUD_ID_POSITION) {
-        append_position(out, event->position, event->part);
-        return;
-    }
-    MR_BUFFER_LITERAL(out, "name:");
-    mr_buffer_slice(out, mr_slice_of(encoder->options.topic_prefix));
-    MR_BUFFER_LITERAL(out, ";lsn:");
-    mr_json_u64(out, event->source.lsn);
-    MR_BUFFER_LITERAL(out, ";txId:");
-    mr_source_put_value(out, &event->source, MR_FIELD_SOURCE_TXID);
-    MR_BUFFER_LITERAL(out, ";sequence:");
-    uint8_t room[MR_SEQUENCE_MAX];
-    mr_buffer_slice(out, mr_source_value(&event->source, MR_FIELD_SOURCE_SEQUENCE, room).text);
-}
-
 /* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md,
  * Type System). Names of attributes are lower case; Debezium's converter leaves that of txId as it
  * is in JSON. */
@@ -169,7 +151,7 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
 {
     uint8_t bytes[ID_MAX];
     struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
-    append_id(&out, encoder, event);
+    append_position(&out, event->position, event->part);
     cloudevents_put(to, "ce_id", cloudevents_written(bytes, &out));
     out = mr_buffer_init(bytes, sizeof(bytes));
     MR_BUFFER_LITERAL(&out, "/debezium/postgresql/");
@@ -215,8 +197,7 @@ static void end_value(struct mr_buffer *out, const struct mr_encoder *encoder)
 static void cloudevents_write_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
                                       const struct cloud_event *event, struct mr_record *record)
 {
-    record->kind =
-        encoder->options.cloud.id == MR_CLOUD_ID_POSITION ? MR_RECORD_CLOUD : MR_RECORD_EVENT;
+    record->kind = MR_RECORD_CLOUD;
     if (encoder->options.cloud.mode == MR_CLOUD_STRUCTURED) {
         mr_header_append(out, "content-type",
                          MR_SLICE("application/cloudevents+json; charset=UTF-8"));

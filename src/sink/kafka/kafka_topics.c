@@ -251,7 +251,7 @@ static void log_many(const struct mr_kafka_topics *topics)
     if (topics->count == MANY && topics->options->statistics_interval_ms > 0) {
         mr_log(MR_LOG_WARN, "topics_many",
                "the Kafka client takes 25 KiB of memory more for each topic as long as it reports "
-               "its figures; set sink.kafka.statistics_interval = \"0ms\"",
+               "its figures; set metrics.interval = \"0ms\"",
                MR_LOG_INT("topics", topics->count));
     }
 }

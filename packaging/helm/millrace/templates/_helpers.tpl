@@ -1,11 +1,11 @@
 {{/* What is set for all pipelines, under what is set for this one; but where probes ask is the chart's to say. The context is {root, name, own}. */}}
 {{- define "millrace.config" -}}
 {{- $all := .root.Values -}}
-{{- $base := dict "log.format" "json" "reload.watch" $all.watch "secrets.watch" $all.watch "source.postgres.handover" $all.handover -}}
+{{- $base := dict "log.format" "json" "reload.watch" $all.watch "source.postgres.handover" $all.handover -}}
 {{- $merged := dict -}}{{/* not by merge, for which false is nothing */}}
 {{- range list $base $all.config (.own.config | default dict) }}{{ range $path, $value := . }}{{ $_ := set $merged $path $value }}{{ end }}{{ end -}}
-{{- if or (eq (index $merged "http.enabled" | toString) "false") (index $merged "http.tls_certificate") (index $merged "http.tls_key") -}}
-{{ fail (printf "pipeline %s: probes of Kubernetes' ask http on port 9464: leave http.enabled and http.tls_… out" .name) }}
+{{- if or (index $merged "http.tls_certificate") (index $merged "http.tls_key") -}}
+{{ fail (printf "pipeline %s: probes of Kubernetes' ask http on port 9464: leave http.tls_… out" .name) }}
 {{- end -}}
 {{- $_ := set $merged "http.address" ":9464" }}{{ $_ := set $merged "http.required" true -}}
 {{- $merged | toJson | replace "{name}" .name -}}
@@ -21,7 +21,7 @@
 {{/* Options that a running millrace takes up (docs/upgrading.md): a change of them needs no new pod. With a pair those alone that hold at once, for it refuses
      others while one stands by. A test compares both lists with the program's. */}}
 {{- define "millrace.atOnce" -}}
-pipeline.latency pipeline.coalesce pipeline.status_interval pipeline.shutdown_deadline pipeline.reconnect_max log.level snapshot.added_tables
+pipeline.latency pipeline.status_interval pipeline.shutdown_deadline pipeline.reconnect_max log.level snapshot.added_tables
 {{- end -}}
 {{- define "millrace.between" -}}
 tables excluded_tables tombstones skipped_operations context.headers sink.kafka.oversize sink.kafka.dead_letter_topic publication.where publication.columns publication.alter
