@@ -164,7 +164,7 @@ class Stand:
         tables = ", ".join(f'"public.{table}"' for table in self.mix.tables)
         options = {"tables": f"[{tables}]", "topic_prefix": f'"{prefix}"',
                    "log.format": '"json"',
-                   "source.postgres.connection_env": '"BENCH_URL"',
+                   "source.postgres.connection": '"env:BENCH_URL"',
                    "source.postgres.slot_name": f'"{slot}"',
                    "source.postgres.publication_name": '"bench"',
                    "sink.kafka.brokers": f'["{os.environ["KAFKA_BOOTSTRAP"]}"]',

@@ -26,7 +26,7 @@ esac
 cat >"$PEER_FOLDER/config.toml" <<END
 tables = ["${PEER_TABLE//,/\", \"}"]
 topic_prefix = "$PEER_TOPIC_PREFIX"
-source.postgres.connection_env = "PEER_PG_URL"
+source.postgres.connection = "env:PEER_PG_URL"
 source.postgres.slot_name = "$PEER_SLOT"
 source.postgres.publication_name = "$PEER_PUBLICATION"
 sink.type = "kafka"

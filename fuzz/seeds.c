@@ -141,7 +141,7 @@ static void write_configurations(void)
 {
     static const char outboxx[] =
         "[metadata]\nversion = \"v0\"\n[source]\ntype = \"postgres\"\n[source.postgres]\n"
-        "connection_env = \"U\"\n[sink]\ntype = \"kafka\"\n[sink.kafka]\nbrokers = [\"b:1\"]\n"
+        "connection = \"env:U\"\n[sink]\ntype = \"kafka\"\n[sink.kafka]\nbrokers = [\"b:1\"]\n"
         "[sink.kafka.properties]\n\"client.rack\" = \"a\"\n[[streams]]\nname = \"users\"\n"
         "[streams.source]\nresource = \"Users\"\noperations = [\"read\", \"insert\"]\n"
         "[streams.flow]\nformat = \"json\"\n"

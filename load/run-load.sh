@@ -8,7 +8,7 @@
 #   --out DIR        folder of the results (default results/<timestamp>-load-<scenario>)
 #   --docker         on the compose stack (docker-compose.yml) instead
 #   --tables N       tables of the load (default 1)
-#   --option K=V     a line of millrace's configuration, e.g. pipeline.coalesce='"0us"'
+#   --option K=V     a line of millrace's configuration, e.g. pipeline.latency='"0us"'
 #   -h, --help       this text
 #
 # All other options go to millrace-load (build/release/millrace-load --help): --rate, --seconds, --num-events,

@@ -26,7 +26,7 @@ SELECT format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), :'role')
 SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
     FROM unnest(string_to_array(:'tables', ',')) named
     JOIN pg_class ON pg_class.oid = trim(named)::regclass JOIN pg_namespace n ON n.oid = relnamespace \gexec
--- Only copies of existing rows read tables; the stream does not. With a role of their own (snapshot.connection_env,
+-- Only copies of existing rows read tables; the stream does not. With a role of their own (snapshot.connection,
 -- docs/security.md, "Owners of copied tables") this one needs no right on any table.
 GRANT SELECT ON :tables TO :"role";
 -- One that is there, as of a millrace that ran before, gets what it lacks.

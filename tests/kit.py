@@ -225,7 +225,7 @@ class Millrace:
             # One a line: toml11 3.7 goes through the whole line for each name.
             "tables": json.dumps(list(tables), ensure_ascii=False, indent=0 if len(tables) > 1000 else None),
             "topic_prefix": json.dumps(database.prefix),
-            "log.format": '"json"', "source.postgres.connection_env": '"TEST_URL"',
+            "log.format": '"json"', "source.postgres.connection": '"env:TEST_URL"',
             "source.postgres.slot_name": json.dumps(database.slot),
             "source.postgres.publication_name": json.dumps(database.publication),
             "sink.kafka.brokers": json.dumps([BOOTSTRAP]),

@@ -160,7 +160,7 @@ def test_pages_want_the_password(streaming, tmp_path):
     secret = tmp_path / "password"
     secret.write_text("open sesame\n")
     secret.chmod(0o600)
-    process = streaming(http__username='"ann"', http__password_file=f'"{secret}"')
+    process = streaming(http__username='"ann"', http__password=f'"file:{secret}"')
     for path in ("/", "/metrics", "/status", "/api/history", "/live_page.js", "/nothing"):
         assert process.get(path).status == 401
         assert process.get(path, user="ann:open").status == 401
@@ -246,7 +246,7 @@ def test_last_event_is_for_those_who_have_the_password(database, streaming, tmp_
     secret = tmp_path / "password"
     secret.write_text("open sesame\n")
     secret.chmod(0o600)
-    process = streaming(http__username='"ann"', http__password_file=f'"{secret}"', http__last_events="true")
+    process = streaming(http__username='"ann"', http__password=f'"file:{secret}"', http__last_events="true")
 
     def last(user="ann:open sesame"):
         return process.get("/api/last-event?table=public.t", user=user)
@@ -354,7 +354,7 @@ def test_guessing_a_password_takes_time(streaming, tmp_path):
     secret = tmp_path / "password"
     secret.write_text("open sesame\n")
     secret.chmod(0o600)
-    process = streaming(http__username='"ann"', http__password_file=f'"{secret}"')
+    process = streaming(http__username='"ann"', http__password=f'"file:{secret}"')
     answers = [process.get("/status", user="ann:wrong").status for _ in range(40)]
     assert answers[:5] == [401] * 5 and answers.count(429) >= 30, answers
     told = process.wait_for("http_login_failed")

@@ -77,7 +77,7 @@ def test_a_program_with_a_template_takes_part(matrix, tmp_path):
     template.write_text("""# run: --config ${PEER_CONFIG}
 tables = ["public.${PEER_TABLE_NAME}"]  # ${PEER_USER} at ${PEER_HOST}:${PEER_PORT}/${PEER_DATABASE}, into ${PEER_TOPIC}
 topic_prefix = "${PEER_TOPIC_PREFIX}"
-source.postgres.connection_env = "PEER_PG_URL"
+source.postgres.connection = "env:PEER_PG_URL"
 source.postgres.slot_name = "${PEER_SLOT}"
 source.postgres.publication_name = "${PEER_PUBLICATION}"
 sink.kafka.brokers = ["${PEER_BOOTSTRAP}"]

@@ -120,7 +120,7 @@ def test_nothing_that_runs_well_tells(database, millrace, topic, tmp_path, secre
     heap = "true" if b"jemalloc" in run(["--version"], os.environ) else "false"
     process = millrace(
         log__level='"debug"', skipped_operations="[]", messages__prefixes='["*"]', pipeline__batch_size='"32KiB"',
-        http__username='"someone"', http__password_env='"HTTP_SECRET"',
+        http__username='"someone"', http__password='"env:HTTP_SECRET"',
         profiling__endpoints="true", profiling__heap=heap, profiling__path=f'"{tmp_path}/profiles"',
         profiling__interval='"1s"')
     process.environment |= {"HTTP_SECRET": HTTP_SECRET, "TEST_URL": secret_role}

@@ -136,7 +136,7 @@ def test_signals_by_a_role_that_may_only_read(payroll, millrace):
     """By default a condition needs one; nothing that it calls can drop the slot."""
     copier = f"copier_{payroll.name}"
     payroll.run(f"CREATE ROLE {copier} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT ON t TO {copier}")
-    process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__connection_env='"COPY_URL"')
+    process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__connection='"env:COPY_URL"')
     process.environment["COPY_URL"] = dsn(payroll.name).replace("postgres:" + PASSWORD, f"{copier}:{PASSWORD}")
     try:
         code, said = check(process)

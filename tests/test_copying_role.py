@@ -9,7 +9,7 @@ from test_hostile_role import PASSWORD, Scene, fixture_roles  # noqa: F401 (a fi
 from test_incremental import command, copies, is_done
 
 MODES = ["at-least-once", "exactly-once"]
-BESIDE = {"source__postgres__create_publication": "false", "snapshot__connection_env": '"COPY_URL"'}
+BESIDE = {"source__postgres__create_publication": "false", "snapshot__connection": '"env:COPY_URL"'}
 
 
 class Copies(Scene):
@@ -40,7 +40,7 @@ class Copies(Scene):
         return self.database.run("SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s", [self.slot])[0][0] == 1
 
     def process(self, tables=("public.secret", "s.t"), **options):
-        options = {"snapshot__connection_env": '"COPY_URL"', **options}
+        options = {"snapshot__connection": '"env:COPY_URL"', **options}
         process = super().process(tables, **options)
         process.environment["COPY_URL"] = self.url(self.copier)
         return process
@@ -100,9 +100,9 @@ def test_without_it_the_slot_is_made(scene, mode):
     scene.by_owner(f"GRANT USAGE ON SCHEMA s TO {scene.roles.reader}; GRANT SELECT ON s.t TO {scene.roles.reader}")
     scene.database.run(f"GRANT SELECT ON secret TO {scene.roles.reader}")
     scene.steals()
-    process = scene.process(snapshot__mode=f'"{mode}"', snapshot__connection_env=None)
+    process = scene.process(snapshot__mode=f'"{mode}"', snapshot__connection=None)
     code, text = check(process)
-    assert code == 0 and "CREATE ROLE copier" in text and "snapshot.connection_env" in text, text
+    assert code == 0 and "CREATE ROLE copier" in text and "snapshot.connection" in text, text
     process.start().streaming()
     if mode == "no_data":
         assert command(process, "s.t")[0] == 0
@@ -149,7 +149,7 @@ def test_conditions_are_planned_in_a_transaction_that_only_reads(scene):
     scene.database.run(f"GRANT SELECT ON secret TO {scene.roles.reader}")
     scene.calls("BEGIN PERFORM s.writes(); RETURN i; END")
     scene.database.run("TRUNCATE s.seen")
-    process = scene.process(snapshot__mode='"initial"', snapshot__where='["s.t: id > 10"]', snapshot__connection_env=None)
+    process = scene.process(snapshot__mode='"initial"', snapshot__where='["s.t: id > 10"]', snapshot__connection=None)
     code, text = check(process)
     assert code == 0 and scene.database.run("SELECT * FROM s.seen") == [], text
     process.start().streaming()

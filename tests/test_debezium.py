@@ -82,7 +82,7 @@ VARIANTS = {
                 "column.mask.hash.v2.SHA-256.with.salt.pepper": "public.by_nothing.b"},
                {"time_precision_mode": '"microseconds"', "messages__prefixes": '["*"]', "columns__exclude": '["by_full:c"]',
                 "columns__mask": '["by_full:b=3"]', "columns__truncate": '["without_key:b=2"]', "columns__hash": '["by_nothing:b"]',
-                "columns__hash_salt_env": '"TEST_SALT"'}),
+                "columns__hash_salt": '"env:TEST_SALT"'}),
     "cloud": ({"value.converter": "io.debezium.converters.CloudEventsConverter", "value.converter.json.schemas.enable": "false",
                "skipped.operations": "none", "message.prefix.include.list": "nothing"},
               {"format": '"cloudevents"', "skipped_operations": "[]"}),

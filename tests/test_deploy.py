@@ -185,7 +185,7 @@ def test_kubernetes_configuration_is_taken(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("x")
     secret.chmod(0o600)
-    text = re.sub(r'"/run/secrets/millrace/[\w-]+"', f'"{secret}"', kubernetes_configuration())
+    text = re.sub(r'"file:/run/secrets/millrace/[\w-]+"', f'"file:{secret}"', kubernetes_configuration())
     assert text.count(str(secret)) == 2
     text = text.replace("/var/lib/millrace/profiles", str(tmp_path))
     (tmp_path / "config.toml").write_text(text)

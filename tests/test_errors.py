@@ -190,9 +190,9 @@ def test_role_without_replication(database, millrace):
     ('tables = ["t"]\n[sink.kafka]\nbrokers = ["x"]\n[sink.kafka.properties]\nacks = "1"\n', 5,
      ['"acks" can\'t be set']),
     ('tables = ["t"]\n[source.postgres]\nconnection = "host=x password=canary"\n', 3,
-     ["holds a password", "password_env"]),
+     ["holds a password", "set password"]),
     ('tables = ["t"]\nformat debezium\n', 2, ["not valid TOML"]),
-    ('tables = ["t"]\n[pipeline]\nbatches = 1\n', 3, ["out of range"]),
+    ('tables = ["t"]\n[outbox]\ntopics_max = 0\n', 3, ["out of range"]),
 ])
 def test_a_wrong_configuration_names_file_and_line(database, millrace, text, line, parts):
     process = millrace(text=text)

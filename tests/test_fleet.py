@@ -17,7 +17,7 @@ topic_prefix = "{name}"
 tables = ["public.*", "audit.t_[0-9]{2}"]
 http.address = "127.0.0.1:0"
 source.postgres.connection = "host=127.0.0.1 dbname={database} user=someone"
-source.postgres.password_file = "/not/here/{server}/password"
+source.postgres.password = "file:/not/here/{server}/password"
 source.postgres.slot_name = "mr_{database}"
 sink.kafka.brokers = ["kafka:9092"]
 sink.kafka.tls = true
@@ -121,7 +121,7 @@ def test_what_comes_out(fleet):
     a, b = fleet.names
     assert sorted(fleet.files()) == sorted([f"{a}.toml", f"{b}.toml", "by_hand.toml"])
     wanted = {"topic_prefix": a, "tables": ["public.*", "audit.t_[0-9]{2}"], "http.address": "127.0.0.1:0",
-              "source.postgres.connection": f"host=127.0.0.1 dbname={a} user=someone", "source.postgres.password_file": "/not/here/pg1/password",
+              "source.postgres.connection": f"host=127.0.0.1 dbname={a} user=someone", "source.postgres.password": "file:/not/here/pg1/password",
               "source.postgres.slot_name": f"mr_{a}", "sink.kafka.brokers": ["kafka:9092"], "sink.kafka.tls": True,
               "sink.kafka.tls_ca_location": "/not/here/ca.pem", "sink.kafka.state_topic": f"__millrace_state.{a}",
               "sink.kafka.properties.client.rack": "a"}
@@ -245,8 +245,8 @@ def test_another_place_under_one_name(fleet, change):
         file.write_text(file.read_text().replace(f", database {fleet.mark}_a", ", database other"))
         said = "its database"
     elif change == "variable":
-        fleet.define("\n".join(line for line in TEMPLATE.splitlines() if "connection" not in line) + '\nsource.postgres.connection_env = "PG1"', found="a")
-        said = "source.postgres.connection_env, source.postgres.connection"
+        fleet.define("\n".join(line for line in TEMPLATE.splitlines() if "connection" not in line) + '\nsource.postgres.connection = "env:PG1"', found="a")
+        said = "source.postgres.connection"
     elif change == "unreadable":
         file.write_text(file.read_text().replace("tables = ", "tabels = "))
         said = "what was made before is wrong"
@@ -271,19 +271,19 @@ def test_a_server_that_is_away(fleet):
 REFUSED = {
     "a password in a connection string": (TEMPLATE.replace("user=someone", "user=someone password=canary"), "holds a password"),
     "a password of Kafka's": (TEMPLATE + 'sink.kafka.properties."sasl.password" = "canary"', "sasl.password"),
-    "a secret of an option": (TEMPLATE + 'http.password = "canary"', "secrets are kept out of the file"),
+    "a secret of an option": (TEMPLATE + 'http.password = "canary"', "secrets are kept out of this file"),
     "an unknown option": (TEMPLATE + "tabels = []", 'unknown key "tabels"; did you mean "tables"'),
     "a wrong value": (TEMPLATE + 'pipeline.memory = "1KiB"', "pipeline.memory is out of range"),
     "an unknown word": (TEMPLATE + 'schema_topic = "{dbname}"', "{dbname} is not known; {name}, {database} and {server} are"),
     "a short word": (TEMPLATE + 'schema_topic = "{db}"', "{db} is not known"),
     "a word with capitals": (TEMPLATE + 'schema_topic = "{Name}"', "{Name} is not known"),
     "a word with a dash": (TEMPLATE + 'schema_topic = "{data-base}"', "{data-base} is not known"),
-    "a fraction": (TEMPLATE + "pipeline.batches = 1.5", "a whole number, true, false"),
+    "a fraction": (TEMPLATE + "sink.kafka.partitions = 1.5", "a whole number, true, false"),
     "one stored position": (TEMPLATE.replace('.{name}"', '"') + 'sink.kafka.state_name = "x"', "have one stored position"),
     "one slot": (TEMPLATE.replace("mr_{database}", "mr"), "have one slot"),
     "one transactional id": (TEMPLATE + 'sink.kafka.delivery = "exactly-once"\nsink.kafka.state_name = "x"', "have one transactional id"),
-    "one slot, of two by hand": (TEMPLATE + '[pipeline.x]\ndatabase = "x"\nsource.postgres.slot_name = "y"\nsource.postgres.password_file = "/x"\n'
-                                 '[pipeline.y]\ndatabase = "y"\nsource.postgres.password_file = "/x"\nsource.postgres.slot_name = "y"\n',
+    "one slot, of two by hand": (TEMPLATE + '[pipeline.x]\ndatabase = "x"\nsource.postgres.slot_name = "y"\nsource.postgres.password = "file:/x"\n'
+                                 '[pipeline.y]\ndatabase = "y"\nsource.postgres.password = "file:/x"\nsource.postgres.slot_name = "y"\n',
                                  "pipelines x and y have one slot"),
 }
 

@@ -335,7 +335,7 @@ def test_avro_subjects_login_and_tls(database, millrace, tmp_path, topic, strate
     (tmp_path / "password").write_text("pa:ss\n")
     (tmp_path / "password").chmod(0o600)
     options = avro(registry, schema_registry__subject_strategy=json.dumps(strategy), schema_registry__username='"me"',
-                   schema_registry__password_file=json.dumps(str(tmp_path / "password")))
+                   schema_registry__password=json.dumps(f"file:{tmp_path / 'password'}"))
     trusted = {**options, "schema_registry__tls_ca_location": json.dumps(str(certificate))}
     process = millrace(["t-"], **options).start().streaming()
     database.run('INSERT INTO "t-" VALUES (1, 2)')

@@ -20,7 +20,7 @@ CHART = os.path.join(ROOT, "packaging", "helm", "millrace")
 HELM = os.path.join(os.environ.get("MILLRACE_TOOLS_DIR", os.path.join(ROOT, ".stand")), "helm", "helm")
 
 CONFIG = {"topic_prefix": "{name}", "tables": ["public.*"], "source.postgres.connection": "host=pg1 dbname={name} user=m",
-          "source.postgres.password_file": "/run/secrets/pg1/password", "source.postgres.slot_name": "mr_{name}",
+          "source.postgres.password": "file:/run/secrets/pg1/password", "source.postgres.slot_name": "mr_{name}",
           "sink.kafka.brokers": ["kafka:9092"], "sink.kafka.state_topic": "__millrace_state.{name}", "sink.kafka.create_topics": True,
           'sink.kafka.properties."client.rack"': "a"}
 

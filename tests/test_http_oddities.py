@@ -121,7 +121,7 @@ def ways(tmp_path, way):
         secret = tmp_path / "password"
         secret.write_text("open sesame\n")
         secret.chmod(0o600)
-        return {"http__username": '"ann"', "http__password_file": f'"{secret}"'}, ["/healthz", "/metrics", "/api/snapshot"]
+        return {"http__username": '"ann"', "http__password": f'"file:{secret}"'}, ["/healthz", "/metrics", "/api/snapshot"]
     if way == "tls":
         certificate, key = self_signed(tmp_path)
         return {"http__tls_certificate": f'"{certificate}"', "http__tls_key": f'"{key}"', "http__required": "true",

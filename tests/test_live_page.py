@@ -139,7 +139,7 @@ def test_tables_sort_options_have_origins_and_lines_have_gaps(database, millrace
     secret.write_text("sesame\n")
     secret.chmod(0o600)
     database.run("CREATE TABLE t (id serial PRIMARY KEY, v text); CREATE TABLE u (id serial PRIMARY KEY)")
-    process = millrace(("t", "u"), http__username='"ann"', http__password_file=f'"{secret}"',
+    process = millrace(("t", "u"), http__username='"ann"', http__password=f'"file:{secret}"',
                        http__last_events="true").start().streaming()
     browser.look(1280)
     browser.log_in("ann:sesame")

@@ -144,7 +144,7 @@ def test_verify_by_a_user_who_may_not_see_the_position(database, millrace):
         database.run("CREATE TABLE t (id int PRIMARY KEY)")
         direct = {"sink__kafka__brokers": f'["{broker.direct}"]'}
         as_reader = {"sink__kafka__brokers": f'["{broker.proxied}"]', "sink__kafka__sasl__mechanism": '"PLAIN"', "sink__kafka__sasl__username": '"reader"',
-                     "sink__kafka__sasl__password_env": '"READER"', 'sink__kafka__properties."broker.address.family"': '"v4"'}
+                     "sink__kafka__sasl__password": '"env:READER"', 'sink__kafka__properties."broker.address.family"': '"v4"'}
         process = millrace(**direct).start().streaming()
         database.run("INSERT INTO t VALUES (1)")
         drained(process, database)

@@ -356,7 +356,7 @@ version = "v0"
 type = "postgres"
 
 [source.postgres]
-connection_env = "TEST_URL"
+connection = "env:TEST_URL"
 slot_name = "{slot}"
 publication_name = "{slot}"
 

@@ -251,8 +251,8 @@ def test_outbox_document(database, tmp_path):
                          ("[outbox]", f'[outbox]\n{setting[0].partition(".")[2]} = {setting[1]}\ntopic = "{database.prefix}.{topic.replace("order", "$1")}"')):
         assert ours in text
         text = text.replace(ours, theirs)
-    text += ('\n[source.postgres]\nconnection_env = "TEST_URL"\n'
-             f'slot_name = "{database.slot}"\npublication_name = "{database.publication}"\n[http]\nenabled = false\n')
+    text += ('\n[source.postgres]\nconnection = "env:TEST_URL"\n'
+             f'slot_name = "{database.slot}"\npublication_name = "{database.publication}"\n[http]\naddress = ""\n')
     millrace = Millrace(database, tmp_path, text=text).start()
     eventually(lambda: database.is_streamed(database.slot), 60, "the stream")
     database.run(rows)

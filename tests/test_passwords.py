@@ -65,7 +65,7 @@ def login(database, tmp_path):
 def asking(millrace, login):
     """A millrace that logs in so."""
     def make(**options):
-        process = millrace(source__postgres__password_command=login.words(), **options)
+        process = millrace(source__postgres__password=login.words(), **options)
         process.environment["TEST_URL"] = login.connection()
         return process
     return make
@@ -91,8 +91,8 @@ def test_a_file_that_changes(database, login, millrace, topic, tmp_path, watch):
     files = [str(tmp_path / "secrets" / name) for name in ("postgres", "http")]
     for path in files:
         write_secret(path, SECRET + "\n")
-    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
-                       source__postgres__password_file=json.dumps(files[0]), http__username='"u"', http__password_file=json.dumps(files[1]),
+    process = millrace(source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password=json.dumps(f"file:{files[0]}"), http__username='"u"', http__password=json.dumps(f"file:{files[1]}"),
                        reload__watch=watch and json.dumps(watch)).start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     reader = topic(database.topic("t"))
@@ -117,8 +117,8 @@ def test_a_password_file_that_is_late(database, login, millrace, topic, tmp_path
     """Whichever is changed first: refused logins are tried again with what the file holds then. A reload says that it found a new one."""
     path = str(tmp_path / "password")
     write_secret(path, SECRET)
-    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
-                       source__postgres__password_file=json.dumps(path), metrics__interval='"0s"').start().streaming()
+    process = millrace(source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password=json.dumps(f"file:{path}"), metrics__interval='"0s"').start().streaming()
     if file_first:
         write_secret(path, "canary two")
         done = subprocess.run([BINARY, "reload", "--config", process.path, "--address", process.address()], env=process.environment, capture_output=True, text=True, timeout=60, check=False)
@@ -139,8 +139,8 @@ def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp
     (tmp_path / "secrets").mkdir()
     path = str(tmp_path / "secrets" / "postgres")
     write_secret(path, SECRET)
-    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
-                       source__postgres__password_file=json.dumps(path), reload__watch='"100ms"').start().streaming()
+    process = millrace(source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password=json.dumps(f"file:{path}"), reload__watch='"100ms"').start().streaming()
     for number, (text, mode, fault) in enumerate(((None, 0, "can't be read"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600")), 1):
         if text is None:
             os.remove(path)
@@ -238,7 +238,7 @@ def test_a_program_at_fault_later(database, asking, login, topic, fault):
     else:
         login.write(FAULTS[fault][0])
     database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [login.role])
-    eventually(lambda: "password_command" in said(process), what="the warning")
+    eventually(lambda: "source.postgres.password" in said(process), what="the warning")
     login.write('cat "$1"')
     database.run("INSERT INTO t VALUES (1)")
     assert topic(database.topic("t")).take(1)
@@ -291,7 +291,7 @@ def test_copies_with_a_password_of_their_own(database, asking, login, tmp_path, 
     copier = Login(database, tmp_path, "copier")
     database.run("INSERT INTO t VALUES (1)")
     process = asking(snapshot__mode='"initial"', snapshot__connection=json.dumps(copier.connection()),
-                     snapshot__password_command=copier.words()).start().streaming()
+                     snapshot__password=copier.words()).start().streaming()
     assert topic(database.topic("t")).take(1)
     assert copier.times() >= 1
     assert process.stop() == 0
@@ -305,10 +305,10 @@ def test_a_reload_asks_the_program_of_the_start(database, asking, login, topic):
     process = asking(publication__alter="true").start().streaming()
     before = login.times()
     process.tables = ("t", "u")
-    process.configure(publication__alter="true", source__postgres__password_command='["/bin/false"]')
+    process.configure(publication__alter="true", source__postgres__password='["/bin/false"]')
     process.process.send_signal(signal.SIGHUP)
     line = process.wait_for("reloaded")
-    assert line["needs_restart"] == "source.postgres.password_command" and line["tables_added"] == "public.u", line
+    assert line["needs_restart"] == "source.postgres.password" and line["tables_added"] == "public.u", line
     assert login.times() > before
     database.run("INSERT INTO u VALUES (1)")
     assert topic(database.topic("u")).take(1)

@@ -209,7 +209,7 @@ class Backlog:
         self.database.run(f"SELECT pg_copy_logical_replication_slot('{self.database.slot}', '{slot}')")
         config = os.path.join(folder, "config.toml")
         with open(config, "w", encoding="utf-8") as file:
-            file.write('tables = ["public.t"]\nsource.postgres.connection_env = "TEST_URL"\n'
+            file.write('tables = ["public.t"]\nsource.postgres.connection = "env:TEST_URL"\n'
                        f'source.postgres.slot_name = "{slot}"\nsource.postgres.publication_name = "p"\n'
                        'sink.type = "file"\nsink.file.path = "/dev/null"\n')
         run("valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.out",

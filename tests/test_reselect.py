@@ -334,8 +334,8 @@ def test_columns_that_are_hidden(database, millrace, monkeypatch):
     try:
         monkeypatch.setenv("TEST_READER", f"{dsn(database.name)}?user={role}&password=x")
         process = millrace(columns__reselect='["t:secret,masked,cut,hashed"]', columns__exclude='["t:secret"]', columns__mask='["t:masked=5"]',
-                                 columns__truncate='["t:cut=4"]', columns__hash='["t:hashed"]', columns__hash_salt_env='"TEST_SALT"',
-                                 snapshot__connection_env='"TEST_READER"').start().streaming()
+                                 columns__truncate='["t:cut=4"]', columns__hash='["t:hashed"]', columns__hash_salt='"env:TEST_SALT"',
+                                 snapshot__connection='"env:TEST_READER"').start().streaming()
         texts = {name: large(name) for name in ("secret", "masked", "cut", "hashed", "plain")}
         database.run("INSERT INTO t VALUES (1, 0, %s, %s, %s, %s, %s)", list(texts.values()))
         database.run("UPDATE t SET n = 1")
@@ -434,7 +434,7 @@ def test_what_can_not_be_read(database, millrace, monkeypatch, fault):
     database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; GRANT SELECT ON t TO {role}")
     try:
         monkeypatch.setenv("TEST_READER", f"{dsn(database.name)}?user={role}&password=x")
-        process = millrace(columns__reselect=ALL, snapshot__connection_env='"TEST_READER"').start().streaming()
+        process = millrace(columns__reselect=ALL, snapshot__connection='"env:TEST_READER"').start().streaming()
         topic = Topic(database.make_topic("t"))
         touch(database)
         assert last_value(database, topic)

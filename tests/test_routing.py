@@ -12,7 +12,7 @@ version = "v0"
 [source]
 type = "postgres"
 [source.postgres]
-connection_env = "TEST_URL"
+connection = "env:TEST_URL"
 slot_name = "{slot}"
 publication_name = "{publication}"
 [sink]

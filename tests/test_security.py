@@ -108,7 +108,7 @@ def kafka_options(mechanism="PLAIN", brokers=SECURE, root="ca.pem", username="mi
         "sink__kafka__brokers": f'["{brokers}"]', "sink__kafka__tls": "true",
         "sink__kafka__tls_ca_location": f'"{certificate(root)}"',
         "sink__kafka__sasl__mechanism": f'"{mechanism}"', "sink__kafka__sasl__username": f'"{username}"',
-        "sink__kafka__sasl__password_env": '"KAFKA_PASSWORD"',
+        "sink__kafka__sasl__password": '"env:KAFKA_PASSWORD"',
         # localhost may be ::1 first, where the stand does not listen.
         'sink__kafka__properties."broker.address.family"': '"v4"',
     }
@@ -162,8 +162,8 @@ def test_kafka_password_that_changes(database, millrace, topic, tmp_path, watch)
     secret.write_text("canary one")
     secret.chmod(0o600)
     scram_password(database, database.name, "canary one")
-    options = {**kafka_options("SCRAM-SHA-512", username=database.name), "sink__kafka__sasl__password_env": None,
-               "sink__kafka__sasl__password_file": f'"{secret}"', "reload__watch": watch and f'"{watch}"',
+    options = {**kafka_options("SCRAM-SHA-512", username=database.name),
+               "sink__kafka__sasl__password": f'"file:{secret}"', "reload__watch": watch and f'"{watch}"',
                'sink__kafka__properties."connections.max.idle.ms"': "1000"}
     process = millrace(**options).start().streaming()
     database.run("INSERT INTO t VALUES (1)")

@@ -37,7 +37,7 @@ def configure(system, name, database, **options):
     at = url(database.name)
     values = {"tables": '["public.t"]', "topic_prefix": f'"{database.prefix}"', "log.format": '"json"', "sink.kafka.brokers": f'["{BOOTSTRAP}"]',
               "source.postgres.connection": f'"host={at["host"]} port={at["port"]} user={at["user"]} dbname={database.name}"',
-              "source.postgres.password_file": f'"/run/credentials/millrace@{name}.service/secrets_postgres"',
+              "source.postgres.password": f'"file:/run/credentials/millrace@{name}.service/secrets_postgres"',
               "source.postgres.slot_name": f'"{database.slot}"', "source.postgres.publication_name": f'"{database.publication}"',
               "http.address": f'"unix:/run/millrace/{name}/http.sock"'}
     values.update({key.replace("__", "."): value for key, value in options.items()})
@@ -223,7 +223,7 @@ def test_the_sandbox(system, two):
 def test_the_unit_of_one(system, two):
     """millrace.service of the package, with its configuration's places; the package's scripts restart it, and stop it."""
     database = two["a"]
-    configure(system, "config", database, source__postgres__password_file='"/run/credentials/millrace.service/postgres"', http__address='"127.0.0.1:0"')
+    configure(system, "config", database, source__postgres__password='"file:/run/credentials/millrace.service/postgres"', http__address='"127.0.0.1:0"')
     system.write("/etc/millrace/postgres.password", url("x")["password"], 0o600)
     system.systemctl("enable", "--now", "millrace")
     streams(database)
@@ -250,7 +250,7 @@ def test_commands_while_the_unit_is_down(system, two, unit, name):
     """Its credentials are gone, and each command's error says how it gets them; so a lost slot is recovered, and the unit streams again."""
     database, path = two["a"], f"/etc/millrace/{name}.toml"
     if name == "config":
-        configure(system, name, database, source__postgres__password_file='"/run/credentials/millrace.service/postgres"',
+        configure(system, name, database, source__postgres__password='"file:/run/credentials/millrace.service/postgres"',
                   http__address=f'":{free_port()}"')
         system.write("/etc/millrace/postgres.password", url("x")["password"], 0o600)
     system.systemctl("start", unit)

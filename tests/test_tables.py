@@ -497,7 +497,7 @@ def test_columns_are_shaped_wherever_a_row_is(database, millrace, topic):
     database.run("CREATE TABLE t (mail text PRIMARY KEY, name text, body text, secret text);"
                  "ALTER TABLE t REPLICA IDENTITY FULL;"
                  "INSERT INTO t VALUES ('plain-mail', 'plain-name', 'plain-body', 'plain-secret')")
-    process = millrace(snapshot__mode='"initial"', columns__hash='["t:mail"]', columns__hash_salt_env='"SALT"',
+    process = millrace(snapshot__mode='"initial"', columns__hash='["t:mail"]', columns__hash_salt='"env:SALT"',
                        columns__mask='["public.t:na.*=4"]', columns__truncate='["*.t:body=5"]', columns__exclude='["t:secret"]')
     process.environment["SALT"] = "pepper"
     process.start().streaming()
@@ -516,7 +516,7 @@ def test_columns_are_shaped_wherever_a_row_is(database, millrace, topic):
 
 RENAMED = {  # rules, statements, and whether millrace lives meanwhile
     "column": ({"columns__mask": '["public.users:email=8"]'}, "ALTER TABLE users RENAME email TO mail", "users"),
-    "of-a-pattern": ({"columns__hash": '["*.*:e?mai[l]"]', "columns__hash_salt_env": '"SALT"'}, "ALTER TABLE users RENAME email TO post", "users"),
+    "of-a-pattern": ({"columns__hash": '["*.*:e?mai[l]"]', "columns__hash_salt": '"env:SALT"'}, "ALTER TABLE users RENAME email TO post", "users"),
     "excluded": ({"columns__exclude": '["public.users:email"]'}, "ALTER TABLE users RENAME email TO mail", "users"),
     "table": ({"columns__mask": '["public.users:email=8"]'}, "ALTER TABLE users RENAME TO people", "people"),
     "made-again": ({"columns__mask": '["public.users:email=8"]'},

@@ -140,7 +140,7 @@ def by_secret(of_broker, provider, tmp_path):
         file.write_text(secret + "\n")
         file.chmod(0o600)
         return of_broker({"sasl.oauthbearer.client.id": CLIENT, "sasl.oauthbearer.scope": "kafka",
-                          "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token"}, client_secret_file=json.dumps(str(file)))
+                          "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token"}, client_secret=json.dumps(f"file:{str(file)}"))
     return make
 
 

@@ -548,7 +548,7 @@ def test_columns_that_come_go_and_are_renamed(database, millrace):
 def test_columns_that_the_configuration_changes(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY, m text, c text, h text, x text, d date)")
     process = millrace(columns__mask='["public.t:m=8"]', columns__truncate='["public.t:c=3", "public.t:d=4"]', columns__hash='["public.t:h"]',
-                       columns__hash_salt_env='"SALT"', columns__exclude='["public.t:x"]')
+                       columns__hash_salt='"env:SALT"', columns__exclude='["public.t:x"]')
     process.environment["SALT"] = "pepper"
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1, 'secret', 'äöüß', 'hashed', 'x', '2020-01-02'), (2, NULL, NULL, NULL, NULL, NULL)")

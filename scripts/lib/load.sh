@@ -71,7 +71,7 @@ daemon_start() {
 tables = [${list%, }]
 topic_prefix = "$LOAD_NAME"
 log.format = "json"
-source.postgres.connection_env = "MILLRACE_LOAD_URL"
+source.postgres.connection = "env:MILLRACE_LOAD_URL"
 source.postgres.slot_name = "$LOAD_NAME"
 source.postgres.publication_name = "$LOAD_NAME"
 sink.kafka.brokers = ["$KAFKA_BOOTSTRAP"]

@@ -414,7 +414,7 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
                         : http->username == NULL && !mr_address_is_local(&http->address) &&
                                 !mr_address_is_any(&http->address)
                             ? "http.address takes no commands (set http.username and "
-                              "http.password_file, or an address of this machine)"
+                              "http.password, or an address of this machine)"
                         : !http->address.is_unix && http->address.port == 0
                             ? "http.address has port 0, which is another one each time (set one)"
                             : NULL;

@@ -159,7 +159,7 @@ static void print_man_config(FILE *to)
     }
     fputs(MAN_FILES
           "tables = [\"public.orders\", \"public.customers\"]\n"
-          "topic_prefix = \"shop\"\n\n[source.postgres]\nconnection_env = \"DATABASE_URL\"\n\n"
+          "topic_prefix = \"shop\"\n\n[source.postgres]\nconnection = \"env:DATABASE_URL\"\n\n"
           "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n.EE\n"
           ".SH SEE ALSO\n.BR millrace (1)\n",
           to);

@@ -18,20 +18,15 @@
 
 struct mr_config *mr_config_new(const char *name);
 
-/* The secret that two options say, `env` by the name of an environment variable, which is emptied,
- * and `file` by the path of a file that only its owner may read; MR_NO_OPTION: there is no such
- * option. NULL when neither is set or something is wrong, which is added to the problems. The
- * configuration's. */
-const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
-                             uint32_t file);
+/* As mr_secret_read; the configuration's. */
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t option);
 
 /* The same, of a secret that may be read again from its file while millrace runs
  * (options/secrets.h). */
-struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
-                                    uint32_t file);
+struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t option);
 
-/* The program that a list option names, with its arguments; NULL when it is not set or can't be
- * run, which is added to the problems. The configuration's. */
+/* The program that an option names, with its arguments; NULL when it names none, or one that can't
+ * be run, which is added to the problems. The configuration's. */
 const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option);
 
 /* The same as mr_config_secret of a file that everybody may read: a certificate. */

@@ -224,14 +224,13 @@ static void take_salt(struct mr_config *config)
     if (line == 0) {
         return;
     }
-    if (values->columns_hash_salt_env[0] == '\0') {
+    if (values->columns_hash_salt.count == 0) {
         PROBLEM(config, line,
                 "columns.hash needs a salt, or a reader of the topics finds values by trying; set "
-                "columns.hash_salt_env");
+                "columns.hash_salt");
         return;
     }
-    config->encode.hash_salt =
-        mr_config_secret(config, "salt", MR_INDEX_columns_hash_salt_env, MR_NO_OPTION);
+    config->encode.hash_salt = mr_config_secret(config, "salt", MR_INDEX_columns_hash_salt);
 }
 
 void mr_config_build_columns(struct mr_config *config)

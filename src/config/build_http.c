@@ -5,20 +5,6 @@
 
 enum { CONNECTIONS = 64 };
 
-/* Outboxx's [observability] names address and port apart. */
-static const char *wanted_address(struct mr_config *config)
-{
-    struct mr_config_values *values = &config->values;
-    bool outboxx =
-        LINE(config, observability_address) != 0 || LINE(config, observability_port) != 0;
-    if (!outboxx || LINE(config, http_address) != 0) {
-        return values->http_address;
-    }
-    const char *host = values->observability_address;
-    return mr_config_text(config, strchr(host, ':') != NULL ? "[%s]:%d" : "%s:%d",
-                          host[0] == '\0' ? "127.0.0.1" : host, (int)values->observability_port);
-}
-
 static void build_tls(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -28,8 +14,7 @@ static void build_tls(struct mr_config *config)
     } else if (certificate) {
         config->http.certificate =
             mr_config_public_file(config, "certificate", MR_INDEX_http_tls_certificate);
-        config->http.key =
-            mr_config_secret(config, "certificate's key", MR_NO_OPTION, MR_INDEX_http_tls_key);
+        config->http.key = mr_config_secret(config, "certificate's key", MR_INDEX_http_tls_key);
     }
 }
 
@@ -37,18 +22,14 @@ static void build_password(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     config->http.username = mr_config_or_null(values->http_username);
-    config->http.password = mr_config_watched(config, "HTTP password", MR_INDEX_http_password_env,
-                                              MR_INDEX_http_password_file);
-    bool password_wanted =
-        values->http_password_env[0] != '\0' || values->http_password_file[0] != '\0';
+    config->http.password = mr_config_watched(config, "HTTP password", MR_INDEX_http_password);
+    bool password_wanted = values->http_password.count > 0;
     if (password_wanted != (values->http_username[0] != '\0')) {
-        REFUSE(config, http_username,
-               " and http.password_env or password_file belong together; set both or none");
+        REFUSE(config, http_username, " and http.password belong together; set both or none");
     }
     if (values->http_last_events != 0 && !password_wanted) {
         REFUSE(config, http_last_events,
-               " shows rows to anybody who can connect; set http.username and http.password_env or "
-               "password_file");
+               " shows rows to anybody who can connect; set http.username and http.password");
     }
 }
 
@@ -64,10 +45,11 @@ static void name_pipeline(struct mr_config *config)
     const struct mr_config_values *values = &config->values;
     struct mr_pipeline_name *name = &config->http.pipeline;
     MR_TEXT(stream);
+    bool is_elsewhere = mr_text_is_reference(values->connection);
     build_http_add_part(&stream, values->slot_name);
     build_http_add_part(&stream, values->topic_prefix);
     build_http_add_part(&stream, values->state_name);
-    mr_pg_server_text(values->connection, true, &stream);
+    mr_pg_server_text(is_elsewhere ? "" : values->connection, true, &stream);
     name->stream = mr_sha256_short((mr_slice){(const uint8_t *)stream.data, stream.len});
     name->path = config->path;
     name->words = mr_config_text(config, "its file is %s, its slot \"%s\", its topics \"%s.…\"",
@@ -85,7 +67,7 @@ void mr_config_build_http(struct mr_config *config)
     http->connections = CONNECTIONS;
     http->host_names = (const char *const *)values->http_host_names.items;
     http->host_name_count = values->http_host_names.count;
-    if (http->enabled && mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
+    if (http->enabled && mr_address_parse(values->http_address, &http->address, &error) != MR_OK) {
         REFUSE(config, http_address, ": %s", error.text);
     }
     if (http->enabled) {
@@ -105,6 +87,14 @@ static cJSON *json_of_strings(const struct mr_strings *strings)
     return array;
 }
 
+/* Where it is, as a file writes it. */
+static cJSON *json_of_secret(const struct mr_strings *words)
+{
+    bool is_program = words->count > 0 && words->items[0][0] == '/';
+    return is_program ? json_of_strings(words)
+                      : cJSON_CreateString(words->count == 0 ? "" : words->items[0]);
+}
+
 static cJSON *json_of_value(const struct mr_option *option, const void *field)
 {
     switch (option->kind) {
@@ -113,6 +103,9 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
         return cJSON_CreateString(*(char *const *)field);
     case MR_KIND_STRINGS:
         return json_of_strings(field);
+    case MR_KIND_LOGIN:
+    case MR_KIND_SECRET:
+        return json_of_secret(field);
     case MR_KIND_CHOICE:
         return cJSON_CreateString(mr_option_write(option, *(const int64_t *)field).text);
     case MR_KIND_BOOL:

@@ -18,7 +18,7 @@ static void check_url(struct mr_config *config, const char *url)
         REFUSE(config, registry_url, ": \"%s\" does not begin with http:// or https://", url);
     } else if (strchr(host, '@') != NULL) {
         REFUSE(config, registry_url,
-               " has a user name in it; set schema_registry.username and password_env");
+               " has a user name in it; set schema_registry.username and password");
     } else if ((fault = host_fault(host + 3)) != NULL) {
         REFUSE(config, registry_url, ": \"%s\" %s", url, fault);
     } else if (config->registry.username != NULL && mr_names_in_clear(url)) {
@@ -35,10 +35,9 @@ static void build_login(struct mr_config *config)
     }
     config->registry.username = values->registry_username;
     config->registry.password =
-        mr_config_watched(config, "schema registry's password", MR_INDEX_registry_password_env,
-                          MR_INDEX_registry_password_file);
-    if (values->registry_password_env[0] == '\0' && values->registry_password_file[0] == '\0') {
-        REFUSE(config, registry_username, " needs password_env or password_file");
+        mr_config_watched(config, "schema registry's password", MR_INDEX_registry_password);
+    if (values->registry_password.count == 0) {
+        REFUSE(config, registry_username, " needs schema_registry.password");
     }
 }
 

@@ -30,10 +30,8 @@ static void check_sasl(struct mr_config *config)
     const char *mechanism = values->sasl_mechanism;
     bool by_token = strcmp(mechanism, "OAUTHBEARER") == 0;
     bool has_program = values->sasl_token_command.count > 0;
-    bool has_secret =
-        values->sasl_client_secret_env[0] != '\0' || values->sasl_client_secret_file[0] != '\0';
-    bool has_password = values->sasl_username[0] != '\0' && (values->sasl_password_env[0] != '\0' ||
-                                                             values->sasl_password_file[0] != '\0');
+    bool has_secret = values->sasl_client_secret.count > 0;
+    bool has_password = values->sasl_username[0] != '\0' && values->sasl_password.count > 0;
     if (mechanism[0] == '\0') {
         return;
     }
@@ -43,8 +41,7 @@ static void check_sasl(struct mr_config *config)
     }
     if (by_token ? has_program == has_secret : has_program || has_secret || !has_password) {
         PROBLEM(config, LINE(config, sasl_mechanism), "sink.kafka.sasl needs %s",
-                by_token ? "token_command, or client_secret_env or client_secret_file"
-                         : "username and password_env or password_file");
+                by_token ? "token_command or client_secret" : "username and password");
     }
     if ((strcmp(mechanism, "PLAIN") == 0 || by_token) && !values->tls) {
         WARNING(config, LINE(config, sasl_mechanism),
@@ -58,10 +55,9 @@ static void build_kafka_properties(struct mr_config *config)
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
     config->kafka.username = values->sasl_username;
-    config->kafka.password = mr_config_watched(config, "Kafka password", MR_INDEX_sasl_password_env,
-                                               MR_INDEX_sasl_password_file);
-    config->kafka.client_secret = mr_config_watched(
-        config, "client secret", MR_INDEX_sasl_client_secret_env, MR_INDEX_sasl_client_secret_file);
+    config->kafka.password = mr_config_watched(config, "Kafka password", MR_INDEX_sasl_password);
+    config->kafka.client_secret =
+        mr_config_watched(config, "client secret", MR_INDEX_sasl_client_secret);
     struct mr_kafka_property *properties =
         KEPT_ARRAY(config, struct mr_kafka_property, values->property_count + OWN_PROPERTIES);
     uint32_t count = 0;
@@ -70,8 +66,7 @@ static void build_kafka_properties(struct mr_config *config)
     add_property(properties, &count, "ssl.certificate.location", values->tls_certificate_location);
     add_property(properties, &count, "ssl.key.location", values->tls_key_location);
     add_property(properties, &count, "ssl.key.password",
-                 mr_config_secret(config, "TLS key's password", MR_INDEX_tls_key_password_env,
-                                  MR_NO_OPTION));
+                 mr_config_secret(config, "TLS key's password", MR_INDEX_tls_key_password));
     add_property(properties, &count, "sasl.mechanism", values->sasl_mechanism);
     add_property(properties, &count, "sasl.username", values->sasl_username);
     add_property(properties, &count, "sasl.oauthbearer.method",

@@ -15,37 +15,18 @@ static const char *application_name(struct mr_config *config)
                           config->values.topic_prefix);
 }
 
-struct described {
-    uint32_t text, env, password_env, password_file, password_command;
-};
-
-static void build_connection(struct mr_config *config, const struct described *described,
+static void build_connection(struct mr_config *config, uint32_t text_option, uint32_t password,
                              struct mr_pg_options *connection)
 {
-    const char *text = *(char *const *)mr_value_of(&config->values, described->text);
-    bool by_variable = config->values.lines[described->env] != 0 &&
-                       (*(char *const *)mr_value_of(&config->values, described->env))[0] != '\0';
-    if (config->values.lines[described->text] != 0 && (text[0] != '\0' || !by_variable)) {
-        if (by_variable) {
-            REFUSE_AT(config, described->text,
-                      " and connection_env are both set; keep one of the two");
-        }
-        if (mr_secret_in_conninfo(text)) {
-            REFUSE_AT(config, described->text,
-                      " holds a password; take it out and set password_env or password_file");
-        }
-        connection->conninfo = text;
-    } else {
-        connection->conninfo =
-            mr_config_secret(config, "connection string", described->env, MR_NO_OPTION);
+    const char *text = *(char *const *)mr_value_of(&config->values, text_option);
+    bool is_elsewhere = mr_text_is_reference(text);
+    if (!is_elsewhere && mr_secret_in_conninfo(text)) {
+        REFUSE_AT(config, text_option, " holds a password; take it out and set password");
     }
-    connection->password = mr_config_watched(config, "PostgreSQL password", described->password_env,
-                                             described->password_file);
-    connection->password_program = mr_config_program(config, described->password_command);
-    if (connection->password_program != NULL && connection->password != NULL) {
-        REFUSE_AT(config, described->password_command,
-                  " and password_env or password_file are both set; keep one of them");
-    }
+    connection->conninfo =
+        is_elsewhere ? mr_config_secret(config, "connection string", text_option) : text;
+    connection->password = mr_config_watched(config, "PostgreSQL password", password);
+    connection->password_program = mr_config_program(config, password);
     connection->application_name = application_name(config);
     connection->connect_timeout_ms = (uint32_t)config->values.connect_timeout;
     connection->insecure_tls = config->values.source_insecure_tls != 0;
@@ -53,10 +34,7 @@ static void build_connection(struct mr_config *config, const struct described *d
 
 static void build_stream_connection(struct mr_config *config)
 {
-    static const struct described described = {MR_INDEX_connection, MR_INDEX_connection_env,
-                                               MR_INDEX_password_env, MR_INDEX_password_file,
-                                               MR_INDEX_password_command};
-    build_connection(config, &described, &config->source.connection);
+    build_connection(config, MR_INDEX_connection, MR_INDEX_password, &config->source.connection);
     if (config->source.connection.insecure_tls) {
         WARNING(config, LINE(config, source_insecure_tls),
                 "source.postgres.insecure_tls: the server need not prove who it is, so anybody "
@@ -66,20 +44,15 @@ static void build_stream_connection(struct mr_config *config)
 
 static void build_copying_connection(struct mr_config *config)
 {
-    static const struct described described = {
-        MR_INDEX_snapshot_connection, MR_INDEX_snapshot_connection_env,
-        MR_INDEX_snapshot_password_env, MR_INDEX_snapshot_password_file,
-        MR_INDEX_snapshot_password_command};
     const struct mr_config_values *values = &config->values;
-    bool has_text = values->snapshot_connection[0] != '\0';
-    bool has_variable = values->snapshot_connection_env[0] != '\0';
-    if (has_variable && LINE(config, connection) == 0 &&
-        strcmp(values->snapshot_connection_env, values->connection_env) == 0) {
-        REFUSE(config, snapshot_connection_env,
-               " names the variable that source.postgres.connection_env does; leave it out, for "
-               "then copies use that connection string");
-    } else if (has_text || has_variable) {
-        build_connection(config, &described, &config->source.copying);
+    const char *text = values->snapshot_connection;
+    if (mr_text_is_reference(text) && strcmp(text, values->connection) == 0) {
+        REFUSE(config, snapshot_connection,
+               " names what source.postgres.connection does; leave it out, for then "
+               "copies use that connection string");
+    } else if (text[0] != '\0') {
+        build_connection(config, MR_INDEX_snapshot_connection, MR_INDEX_snapshot_password,
+                         &config->source.copying);
     }
 }
 

@@ -41,7 +41,7 @@ struct mr_config {
     struct mr_encode_options encode;
     enum mr_sink_kind sink_kind;
     struct mr_kafka_options kafka;
-    const char *file_path; /* NULL: standard output, or another sink */
+    const char *file_path;               /* NULL: standard output, or another sink */
     struct mr_registry_options registry; /* no URL: there is none */
     uint32_t heartbeat_ms;               /* 0: there are no heartbeats */
     uint32_t resolved_ms;                /* 0: there are no markers */

@@ -167,13 +167,13 @@ static void test_http_options(void **state)
         {"http.address = \"unix:/run/m.sock\"", NULL},
         {"http.address = \"[::1]:80\"", NULL},
         {"http.address = \"\"\nhttp.username = \"ann\"", NULL},
-        {"http.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"", NULL},
-        {"http.last_events = true\nhttp.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"",
+        {"http.username = \"ann\"\nhttp.password = \"env:TEST_HTTP\"", NULL},
+        {"http.last_events = true\nhttp.username = \"ann\"\nhttp.password = \"env:TEST_HTTP\"",
          NULL},
         {"http.last_events = true", "shows rows"},
         {"http.address = \"nonsense\"", "http.address"},
         {"http.username = \"ann\"", "belong together"},
-        {"http.password_env = \"TEST_HTTP\"", "belong together"},
+        {"http.password = \"env:TEST_HTTP\"", "belong together"},
         {"http.tls_key = \"/k.pem\"", "belong together"},
         {"http.tls_certificate = \"/none.pem\"\nhttp.tls_key = \"/none.key\"", "/none.pem"},
     };
@@ -343,42 +343,41 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[source.postgres]\nslot_name = \"Slot\"\n", 3, "not what PostgreSQL takes"},
         {T "[source.postgres]\nslot_name = \"\"\n", 3, "not what PostgreSQL takes"},
         {T "[source.postgres]\npublication_name = \"\"\n", 3, "1 to 63"},
-        {T "[source.postgres]\nconnection_env = \"NOT_SET_AT_ALL\"\n", 3, "is not set"},
+        {T "[source.postgres]\nconnection = \"env:NOT_SET_AT_ALL\"\n", 3, "is not set"},
         {T "[source.postgres]\nconnection = \"host=x password=y\"\n", 3, "holds a password"},
         {T "[source.postgres]\nconnection = \"postgresql://u:p@h/d\"\n", 3, "holds a password"},
-        {T "[source.postgres]\nconnection = \"host=x\"\nconnection_env = \"DATABASE_URL\"\n", 3,
-         "keep one"},
-        {T "[source.postgres]\npassword_env = \"A\"\npassword_file = \"/b\"\n", 3, "keep one"},
+        {T "[source.postgres]\nconnection_env = \"U\"\n", 3,
+         "write source.postgres.connection = \"env:U\""},
+        {T "[source.postgres]\npassword_file = \"/b\"\n", 3,
+         "write source.postgres.password = \"file:/b\""},
+        {T "[source.postgres]\npassword_command = [\"/b\"]\n", 3,
+         "source.postgres.password with the same list"},
         {T "[snapshot]\nconnection = \"host=x password=y\"\n", 3,
          "snapshot.connection holds a password"},
-        {T "[snapshot]\nconnection = \"host=x\"\nconnection_env = \"COPY_URL\"\n", 3, "keep one"},
-        {T "[snapshot]\nconnection_env = \"NOT_SET_AT_ALL\"\n", 3, "is not set"},
-        {T "[snapshot]\nconnection_env = \"DATABASE_URL\"\n", 3, "leave it out"},
-        {T "[snapshot]\npassword_env = \"A\"\n", 3, "no effect without snapshot.connection"},
-        {T "[snapshot]\npassword_command = [\"/bin/true\"]\n", 3,
-         "no effect without snapshot.connection"},
-        {T "[source.postgres]\npassword_command = [\"aws\", \"rds\"]\n", 3,
+        {T "[snapshot]\nconnection = \"env:NOT_SET_AT_ALL\"\n", 3, "is not set"},
+        {T "[snapshot]\nconnection = \"env:DATABASE_URL\"\n", 3, "leave it out"},
+        {T "[snapshot]\npassword = \"env:A\"\n", 3, "no effect without snapshot.connection"},
+        {T "[snapshot]\npassword = [\"/bin/true\"]\n", 3, "no effect without snapshot.connection"},
+        {T "[source.postgres]\npassword = [\"aws\", \"rds\"]\n", 3,
          "\"aws\" is not the absolute path"},
-        {T "[source.postgres]\npassword_command = [\"/no/such\"]\n", 3, "may run"},
-        {T "[source.postgres]\npassword_command = [\"/etc/passwd\"]\n", 3, "may run"},
-        {T "[source.postgres]\npassword_command = [\"/usr\"]\n", 3, "may run"},
-        {T "[source.postgres]\npassword_env = \"TEST_SECRET\"\npassword_command = "
-           "[\"/bin/true\"]\n",
-         4, "keep one"},
-        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n", 5, "needs token_command, or"},
-        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret_env = "
-             "\"TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
-         5, "needs token_command, or"},
-        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret_env = "
-             "\"TEST_SECRET\"\n[sink.kafka.properties]\n\"sasl.oauthbearer.token.endpoint.url\" "
-             "= \"http://idp/token\"\n",
+        {T "[source.postgres]\npassword = [\"/no/such\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword = [\"/etc/passwd\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword = [\"/usr\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword = \"hunter2\"\n", 3,
+         "source.postgres.password must be \"env:NAME\""},
+        {T "[http]\npassword = [\"/bin/true\"]\n", 3, "http.password must be \"env:NAME\""},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n", 5, "needs token_command or"},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret = "
+             "\"env:TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
+         5, "needs token_command or"},
+        {T K
+         "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret = "
+         "\"env:TEST_SECRET\"\n[sink.kafka.properties]\n\"sasl.oauthbearer.token.endpoint.url\" "
+         "= \"http://idp/token\"\n",
          8, "in the clear"},
-        {T K "[sink.kafka.sasl]\nmechanism = \"PLAIN\"\nusername = \"u\"\npassword_env = "
-             "\"TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
+        {T K "[sink.kafka.sasl]\nmechanism = \"PLAIN\"\nusername = \"u\"\npassword = "
+             "\"env:TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
          5, "needs username"},
-        {T "[snapshot]\nconnection = \"host=x\"\npassword_env = \"A\"\npassword_file = "
-           "\"/b\"\n",
-         4, "keep one"},
         {T "[sink]\ntype = \"kafka\"\n", 3, "brokers is missing"},
         {T "[sink]\ntype = \"file\"\n", 3, "sink.file.path is missing"},
         {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.sasl]\nmechanism = \"NTLM\"\n", 5,
@@ -581,7 +580,7 @@ static void test_secret_file(void **state)
     assert_int_equal(write(fd, "pa ss\n", 6), 6);
     close(fd);
     char text[256];
-    snprintf(text, sizeof(text), "tables = [\"t\"]\n[source.postgres]\npassword_file = \"%s\"\n",
+    snprintf(text, sizeof(text), "tables = [\"t\"]\n[source.postgres]\npassword = \"file:%s\"\n",
              path);
     struct mr_config *config;
     assert_int_equal(config_test_load(text, &config), MR_OK);
@@ -615,9 +614,9 @@ static void test_connection_for_copies(void **state)
     setenv("TEST_STREAM_PASSWORD", "stream's", 1);
     assert_int_equal(
         config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
-                         "password_env = \"TEST_STREAM_PASSWORD\"\nconnect_timeout = \"7s\"\n"
+                         "password = \"env:TEST_STREAM_PASSWORD\"\nconnect_timeout = \"7s\"\n"
                          "insecure_tls = true\n"
-                         "[snapshot]\nconnection_env = \"TEST_COPY_URL\"\n",
+                         "[snapshot]\nconnection = \"env:TEST_COPY_URL\"\n",
                          &config),
         MR_OK);
     assert_string_equal(config->source.copying.conninfo, "postgresql://copier:pw@h/d");
@@ -631,7 +630,7 @@ static void test_connection_for_copies(void **state)
     assert_int_equal(
         config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
                          "[snapshot]\nconnection = \"host=y\"\n"
-                         "password_env = \"TEST_COPY_PASSWORD\"\n",
+                         "password = \"env:TEST_COPY_PASSWORD\"\n",
                          &config),
         MR_OK);
     assert_string_equal(config->source.copying.conninfo, "host=y");
@@ -647,12 +646,12 @@ static void test_programs(void **state)
     struct mr_config *config;
     assert_int_equal(
         config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
-                         "password_command = [\"/bin/echo\", \"a b\"]\n"
+                         "password = [\"/bin/echo\", \"a b\"]\n"
                          "[snapshot]\nconnection = \"host=y\"\n"
-                         "password_command = [\"/bin/true\"]\n"
+                         "password = [\"/bin/true\"]\n"
                          "[sink.kafka]\nbrokers = [\"b\"]\ntls = true\n"
                          "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n"
-                         "client_secret_env = \"TEST_SECRET\"\n"
+                         "client_secret = \"env:TEST_SECRET\"\n"
                          "[sink.kafka.properties]\n\"sasl.oauthbearer.client.id\" = \"m\"\n"
                          "\"sasl.oauthbearer.token.endpoint.url\" = \"http://localhost:1/t\"\n",
                          &config),
@@ -660,7 +659,7 @@ static void test_programs(void **state)
     assert_int_equal(config->problems.count, 0);
     assert_int_equal(config->programs.count, 2);
     const struct mr_program *program = config->source.connection.password_program;
-    assert_string_equal(program->option, "source.postgres.password_command");
+    assert_string_equal(program->option, "source.postgres.password");
     assert_string_equal(program->arguments[0], "/bin/echo");
     assert_string_equal(program->arguments[1], "a b");
     assert_null(program->arguments[2]);

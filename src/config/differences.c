@@ -12,12 +12,14 @@ static bool values_equal(const struct mr_config_values *a, const struct mr_confi
     }
     const void *one = mr_value_of(a, index);
     const void *other = mr_value_of(b, index);
-    switch (mr_option_at(index)->kind) {
+    enum mr_option_kind kind = mr_option_at(index)->kind;
+    if (mr_kind_is_list(kind)) {
+        return mr_strings_equal(one, other);
+    }
+    switch (kind) {
     case MR_KIND_STRING:
     case MR_KIND_TOPIC:
         return strcmp(*(char *const *)one, *(char *const *)other) == 0;
-    case MR_KIND_STRINGS:
-        return mr_strings_equal(one, other);
     default:
         return *(const int64_t *)one == *(const int64_t *)other;
     }

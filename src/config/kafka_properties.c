@@ -198,8 +198,8 @@ static const struct {
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property)
 {
     if (mr_secret_property(property->name)) {
-        WRONG(" is a secret; use sink.kafka.sasl.password_env, password_file, "
-              "client_secret_file or tls_key_password_env");
+        WRONG(" is a secret; use sink.kafka.sasl.password or client_secret, "
+              "or sink.kafka.tls_key_password");
         return;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(properties); i++) {

@@ -72,18 +72,15 @@ static void keep_forget(void *text)
     mr_secret_forget(text);
 }
 
-const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
-                             uint32_t file)
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t option)
 {
-    char *text = mr_secret_read(&config->values, &config->problems, what, env, file);
+    char *text = mr_secret_read(&config->values, &config->problems, what, option);
     return mr_config_keep_until(config, text, keep_forget);
 }
 
-struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
-                                    uint32_t file)
+struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t option)
 {
-    return mr_secret_files_add(&config->secrets, &config->values, &config->problems, what, env,
-                               file);
+    return mr_secret_files_add(&config->secrets, &config->values, &config->problems, what, option);
 }
 
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)
@@ -98,7 +95,7 @@ const struct mr_program *mr_config_program(struct mr_config *config, uint32_t op
     const struct mr_strings *words = mr_value_of(&config->values, option);
     const char *path = words->count == 0 ? "" : words->items[0];
     struct stat about;
-    if (words->count == 0) {
+    if (words->count == 0 || mr_text_is_reference(path)) {
         return NULL;
     }
     if (path[0] != '/') {

@@ -8,7 +8,7 @@
 static void imply(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    bool is_outboxx = LINE(config, metadata_version) != 0;
+    bool is_outboxx = values->outboxx_line != 0;
     if (LINE(config, format) == 0 && (is_outboxx || values->stream_count > 0)) {
         values->format = MR_FORMAT_FLAT;
     }

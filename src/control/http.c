@@ -343,7 +343,7 @@ static mr_status open_server(struct mr_http *http, struct mr_error *ret_error)
         (http->options.username == NULL || http->options.certificate == NULL)) {
         mr_log(MR_LOG_WARN, "http_exposed",
                "other machines can reach the HTTP server, without a password or without "
-               "encryption; set http.username with http.password_file, and http.tls_certificate "
+               "encryption; set http.username with http.password, and http.tls_certificate "
                "with http.tls_key, or leave http.address at 127.0.0.1",
                MR_LOG_STR("address", name));
     }

@@ -44,7 +44,7 @@ static void convert_kafka_set_login(struct mr_convert *c, const char *section, c
                                     const char *variable, const char *given)
 {
     mr_cv_set(c, mr_cv_text(c, "%s.username", section), user == NULL ? "name_the_user_here" : user);
-    mr_cv_set(c, mr_cv_text(c, "%s.password_env", section), variable);
+    mr_cv_set(c, mr_cv_text(c, "%s.password", section), mr_cv_text(c, "env:%s", variable));
     TO_DO(c, given, "%sput the password into the environment variable %s",
           user == NULL ? mr_cv_text(c, "name the user in %s.username, and ", section) : "",
           variable);

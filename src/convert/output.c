@@ -96,6 +96,8 @@ static bool output_write_value(struct mr_text *out, const struct mr_option *opti
         return write_choice(out, option, value);
     case MR_KIND_STRING:
     case MR_KIND_TOPIC:
+    case MR_KIND_SECRET:
+    case MR_KIND_LOGIN:
         output_add_quoted(out, value);
         return true;
     default:

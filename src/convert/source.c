@@ -37,10 +37,10 @@ static void convert_password(struct mr_convert *c)
     }
     const char *variable = variable_of(c, line->value);
     const char *name = variable == NULL ? "MILLRACE_PG_PASSWORD" : variable;
-    mr_cv_set(c, "source.postgres.password_env", name);
+    mr_cv_set(c, "source.postgres.password", mr_cv_text(c, "env:%s", name));
     TO_DO(c, line->given,
-          "put the password into the environment variable %s, or into a file that "
-          "source.postgres.password_file names",
+          "put the password into the environment variable %s, or into a file: "
+          "source.postgres.password = \"file:/PATH\"",
           name);
 }
 
@@ -64,7 +64,7 @@ static void convert_connection(struct mr_convert *c)
     if (complete && connection.len > 0) {
         mr_cv_set(c, "source.postgres.connection", connection.data);
     } else {
-        mr_cv_set(c, "source.postgres.connection_env", "DATABASE_URL");
+        mr_cv_set(c, "source.postgres.connection", "env:DATABASE_URL");
         for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
             const struct mr_cv_line *line = mr_cv_take(c, keywords[i][0]);
             if (line != NULL) {

@@ -269,7 +269,7 @@ void mr_cv_columns(struct mr_convert *c)
     hold_columns(c);
     uint32_t hash;
     if (mr_option_find("columns.hash", &hash) && c->options[hash] != NULL) {
-        mr_cv_set(c, "columns.hash_salt_env", "MILLRACE_HASH_SALT");
+        mr_cv_set(c, "columns.hash_salt", "env:MILLRACE_HASH_SALT");
     }
 }
 

@@ -14,14 +14,14 @@ extern const struct mr_section_kind mr_copy_section_kinds[];
 
 struct mr_copies_options {
     const struct mr_copy_server *server;
-    uint32_t workers;         /* that copy existing rows before the stream; 0: none are copied */
-    bool only;                /* and then the flow stops */
-    bool when_needed;         /* also where the stream can't go on; the server knows when that is */
-    bool accepts_gap;         /* where it can't, it goes on at a new slot, and none are copied */
-    bool converts;            /* events have values in other forms than the server's */
-    size_t change_bytes_max;  /* of one change's records */
-    size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
-    size_t stored_bytes_max;  /* of the stored record, for all that is asked; 0: no limit */
+    uint32_t workers;        /* that copy existing rows before the stream; 0: none are copied */
+    bool only;               /* and then the flow stops */
+    bool when_needed;        /* also where the stream can't go on; the server knows when that is */
+    bool accepts_gap;        /* where it can't, it goes on at a new slot, and none are copied */
+    bool converts;           /* events have values in other forms than the server's */
+    size_t change_bytes_max; /* of one change's records */
+    size_t row_bytes_max;    /* of a row that is copied while the stream runs; 0: no limit */
+    size_t stored_bytes_max; /* of the stored record, for all that is asked; 0: no limit */
     /* A row was inserted into the table of signals; as in mr_companion_ops. NULL: there is no such
      * table. */
     mr_status (*on_signal)(void *context, const struct mr_change *change,

@@ -143,7 +143,7 @@ static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr
     mr_log(MR_LOG_WARN, "copy_calls_functions",
            "indexes or statistics of a table that is to be copied have functions of others, which "
            "are called with the rights of the role that copies; where their owners are not to be "
-           "trusted, set snapshot.connection_env, for a role that may only read, give them to a "
+           "trusted, set snapshot.connection, for a role that may only read, give them to a "
            "superuser, or do not copy the table (docs/security.md)",
            MR_LOG_STR("schema", table->schema), MR_LOG_STR("table", table->table),
            MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));

@@ -35,19 +35,18 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
     bool copies = config->source.copies != MR_COPIES_NOTHING;
     uint32_t line = LINE(config, memory);
     line = line == 0 ? LINE(config, change_max) : line;
-    PROBLEM(
-        config, line == 0 ? LINE(config, batch_size) : line,
-        "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
-        "tables, %.1f for profiles, %.1f for "
-        "%u batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
-        "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams, "
-        "%.1f for descriptions of tables and %.1f for a change's records; raise "
-        "pipeline.memory, or lower change_max%s or batch_size",
-        mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
-        config->source.captured.table_count, mib(memory->profiler), mib(memory->pool),
-        batches_of(config), mib((uint64_t)values->batch_size), mib(memory->input),
-        mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->copied),
-        mib(memory->relations), mib(memory->large), copies ? ", snapshot.max.threads" : "");
+    PROBLEM(config, line == 0 ? LINE(config, batch_size) : line,
+            "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
+            "tables, %.1f for profiles, %.1f for "
+            "%u batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
+            "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams, "
+            "%.1f for descriptions of tables and %.1f for a change's records; raise "
+            "pipeline.memory, or lower change_max%s or batch_size",
+            mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
+            config->source.captured.table_count, mib(memory->profiler), mib(memory->pool),
+            batches_of(config), mib((uint64_t)values->batch_size), mib(memory->input),
+            mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->copied),
+            mib(memory->relations), mib(memory->large), copies ? ", snapshot.max.threads" : "");
 }
 
 /* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool.

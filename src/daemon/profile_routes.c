@@ -15,7 +15,6 @@ enum {
     LG_SAMPLE_MAX = 30,
 };
 
-
 enum form { FORM_PPROF, FORM_SVG, FORM_FOLDED };
 
 /* Everything but which samples. */

@@ -25,6 +25,7 @@ double mr_profiling_seconds(void);
 void mr_profiling_metrics(struct mr_buffer *out);
 
 /* Adds the routes of profiles; the configuration has made sure that nobody reaches them from
- * another machine without a password. `has_last_minute`: the profiler runs when nobody asks, and the live page shows what it sees.
- * profile_routes.c. */
-void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, bool has_last_minute);
+ * another machine without a password. `has_last_minute`: the profiler runs when nobody
+ * asks, and the live page shows what it sees. profile_routes.c. */
+void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options,
+                  bool has_last_minute);

@@ -346,9 +346,8 @@ static void http_wire(struct app *app)
  * run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
-    MR_TRY(mr_secrets_watch_start(&app->config->secrets,
-                                  (uint32_t)app->config->values.reload_watch, &app->secrets,
-                                  ret_error));
+    MR_TRY(mr_secrets_watch_start(&app->config->secrets, (uint32_t)app->config->values.reload_watch,
+                                  &app->secrets, ret_error));
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
     MR_TRY(mr_monitor_start(app->monitor, ret_error));
     return app->web.http == NULL ? MR_OK : mr_http_start(app->web.http, ret_error);

@@ -316,8 +316,7 @@ static bool is_by_hand(const struct fleet *fleet, const struct mr_toml_node *sec
         mr_fleet_child(mr_fleet_child(section, "source"), "postgres");
     return fleet->server_count == 0 || mr_fleet_child(section, "server") != NULL ||
            mr_fleet_child(section, "database") != NULL ||
-           mr_fleet_child(postgres, "connection") != NULL ||
-           mr_fleet_child(postgres, "connection_env") != NULL;
+           mr_fleet_child(postgres, "connection") != NULL;
 }
 
 void mr_fleet_add_by_hand(struct fleet *fleet)

@@ -8,8 +8,8 @@ enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 }; /* ex
 /* What says where a pipeline is: with another one it begins anew, or is refused
  * (docs/reliability.md). */
 static const char positions[] =
-    "source.postgres.slot_name|source.postgres.publication_name|source.postgres.connection_env|"
-    "sink.kafka.state_name|sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
+    "source.postgres.slot_name|source.postgres.publication_name|sink.kafka.state_name|sink.kafka."
+    "state_topic|sink.kafka.brokers|topic_prefix";
 
 static int fleet_compare_names(const void *a, const void *b)
 {
@@ -129,9 +129,11 @@ static void take_all(struct difference *difference, const struct fleet_pipeline 
     }
     mr_config_differences(made->config, NULL, pipeline->config, fleet_take_difference, difference);
     difference->restarts |= mr_config_reload_fault(made->config, pipeline->config) != NULL;
-    const char *before = made->config->source.connection.conninfo;
-    const char *now = pipeline->config->source.connection.conninfo;
-    difference->moves |= difference->paths.data != NULL && !mr_pg_same_server(before, now, true);
+    const char *before = made->config->values.connection;
+    const char *now = pipeline->config->values.connection;
+    bool is_said = !mr_text_is_reference(before) && !mr_text_is_reference(now);
+    difference->moves |= difference->paths.data != NULL && strcmp(before, now) != 0 &&
+                         !(is_said && mr_pg_same_server(before, now, true));
     difference->moves |= fleet_take_place(difference, "its server", made->server, pipeline->server);
     difference->moves |=
         fleet_take_place(difference, "its database", made->database, pipeline->database);

@@ -67,6 +67,12 @@ const struct mr_kind mr_kinds[] = {
     [MR_KIND_STRING] = {.name = "string", .example = "a string"},
     [MR_KIND_TOPIC] = {.name = "string", .example = "a string"},
     [MR_KIND_STRINGS] = {.name = "list", .example = "a list of strings, [\"…\", \"…\"]"},
+    [MR_KIND_SECRET] = {.name = "secret",
+                        .example = "\"env:NAME\" or \"file:/PATH\", for secrets are kept out of "
+                                   "this file"},
+    [MR_KIND_LOGIN] = {.name = "secret or program",
+                       .example = "\"env:NAME\", \"file:/PATH\", or a list, [\"/PROGRAM\", …], for "
+                                  "secrets are kept out of this file"},
     [MR_KIND_BOOL] = {.name = "boolean", .example = "true or false"},
     [MR_KIND_COUNT] = {.name = "number", .example = "a whole number", .units = no_units},
     [MR_KIND_DURATION] = {"duration", "a duration such as \"500ms\", \"10s\" or \"2m\"", "ms",

@@ -139,26 +139,35 @@ static char *secrets_read_file(struct mr_problems *problems, const char *what, c
 
 static const char *secrets_text_of(const struct mr_config_values *values, uint32_t option)
 {
-    return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(values, option);
+    const struct mr_strings *words = mr_value_of(values, option);
+    return !mr_kind_is_list(mr_option_at(option)->kind)
+               ? *(char *const *)mr_value_of(values, option)
+           : words->count == 0 ? ""
+                               : words->items[0];
+}
+
+/* The file that holds the secret; NULL: a variable does, or a program prints it, or it is not
+ * set. The caller's. */
+static char *secrets_path(const struct mr_config_values *values, uint32_t option)
+{
+    const char *text = secrets_text_of(values, option);
+    const char *path = mr_text_after(text, "file:");
+    bool is_path = mr_option_at(option)->kind == MR_KIND_STRING && text[0] != '\0' &&
+                   mr_text_after(text, "env:") == NULL;
+    return path != NULL ? credential(path) : is_path ? credential(text) : NULL;
 }
 
 char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
-                     const char *what, uint32_t env, uint32_t file)
+                     const char *what, uint32_t option)
 {
-    const char *variable = secrets_text_of(values, env);
-    MR_FREED char *path = credential(secrets_text_of(values, file));
-    uint32_t line = env == MR_NO_OPTION ? 0 : values->lines[env];
-    line = line == 0 && file != MR_NO_OPTION ? values->lines[file] : line;
-    if (variable[0] == '\0' && path[0] == '\0') {
-        return NULL;
-    }
-    if (variable[0] != '\0' && path[0] != '\0') {
-        PROBLEM(problems, line, "the %s is given by a variable and by a file; keep one of the two",
-                what);
+    const char *variable = mr_text_after(secrets_text_of(values, option), "env:");
+    MR_FREED char *path = secrets_path(values, option);
+    uint32_t line = values->lines[option];
+    if (variable == NULL && path == NULL) {
         return NULL;
     }
     return problems->without_secrets ? MR_STRDUP("")
-           : path[0] == '\0'         ? read_env(problems, what, variable, line)
+           : path == NULL            ? read_env(problems, what, variable, line)
                                      : secrets_read_file(problems, what, path, true, line);
 }
 
@@ -204,19 +213,18 @@ static bool look_at_file(void *context)
 
 struct mr_secret *mr_secret_files_add(struct mr_secret_files *files,
                                       const struct mr_config_values *values,
-                                      struct mr_problems *problems, const char *what, uint32_t env,
-                                      uint32_t file)
+                                      struct mr_problems *problems, const char *what,
+                                      uint32_t option)
 {
-    char *text = mr_secret_read(values, problems, what, env, file);
-    const char *option = secrets_text_of(values, file);
+    char *text = mr_secret_read(values, problems, what, option);
     if (text == NULL) {
         return NULL;
     }
     MR_ASSERT(files->count < MR_ARRAY_LEN(files->items));
     struct mr_secret_file *kept = &files->items[files->count++];
     *kept = (struct mr_secret_file){.secret = mr_secret_new(text), .what = what};
-    if (option[0] != '\0' && !problems->without_secrets) {
-        kept->path = credential(option);
+    kept->path = problems->without_secrets ? NULL : secrets_path(values, option);
+    if (kept->path != NULL) {
         mr_secret_keep(kept->secret, look_at_file, kept);
     }
     return kept->secret;

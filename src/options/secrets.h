@@ -7,14 +7,12 @@
 #include "base/secret.h"
 #include "options/values.h"
 
-enum { MR_NO_OPTION = MR_OPTION_COUNT };
-
-/* The secret that two options say, `env` by the name of an environment variable, which is emptied,
- * and `file` by the path of a file that only its owner may read; MR_NO_OPTION: there is no such
- * option. NULL when neither is set or something is wrong, which is added to the problems. The
+/* The secret that an option says, by the name of an environment variable, which is emptied, or by
+ * the path of a file that only its owner may read; a STRING without a prefix is such a path. NULL
+ * when it is not set, names a program, or something is wrong, which is added to the problems. The
  * caller's, for mr_secret_forget. */
 char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
-                     const char *what, uint32_t env, uint32_t file);
+                     const char *what, uint32_t option);
 
 /* The same of a file that everybody may read: a certificate. */
 char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,
@@ -40,8 +38,8 @@ struct mr_secret_files {
 /* As mr_secret_read; the secret belongs to `files`. */
 struct mr_secret *mr_secret_files_add(struct mr_secret_files *files,
                                       const struct mr_config_values *values,
-                                      struct mr_problems *problems, const char *what, uint32_t env,
-                                      uint32_t file);
+                                      struct mr_problems *problems, const char *what,
+                                      uint32_t option);
 void mr_secret_files_done(struct mr_secret_files *files);
 
 /* Looks at the files every so many milliseconds too (0: never), so that the log says early that a

@@ -22,12 +22,6 @@ bool mr_option_has_word(const char *path, const char *word)
     return false;
 }
 
-/* False for options that only Outboxx's files have: they are never offered as what was meant. */
-static bool is_own(const char *path)
-{
-    return strncmp(path, "observability.", 14) != 0 && strncmp(path, "metadata.", 9) != 0;
-}
-
 /* Whether the path ends with these words, whatever stands between them: publication.name of
  * source.postgres.publication_name. */
 static bool ends_with_words(const char *path, const char *words)
@@ -81,7 +75,7 @@ const char *mr_option_nearest(const char *path)
     uint32_t least = NOT_AT_ALL;
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const char *known = mr_option_at(i)->path;
-        uint32_t found = is_own(known) ? misfit(known, path) : NOT_AT_ALL;
+        uint32_t found = misfit(known, path);
         if (found < least) {
             best = known;
             least = found;
@@ -124,7 +118,7 @@ static const char *meant_by_section(const char *path, const struct mr_toml_node 
         snprintf(key, sizeof(key), "%s.%s", path, node->children[i].key);
         for (uint32_t k = 0; k < MR_OPTION_COUNT; k++) {
             const char *known = mr_option_at(k)->path;
-            if (is_own(known) && ends_with_words(known, key)) {
+            if (ends_with_words(known, key)) {
                 return known;
             }
         }
@@ -183,9 +177,8 @@ static const char *place_taken_by(const char *path)
         {"verify.rate", MR_GONE_PROVER},
         {"verify.lag_max", MR_GONE_PROVER},
         {"columns.reselect_wait", MR_GONE_FIXED("one second")},
-        {"messages.max_size",
-         "a logical message is dropped where its event would be larger than "
-         "sink.kafka.message_max"},
+        {"messages.max_size", "a logical message is dropped where its event would be larger than "
+                              "sink.kafka.message_max"},
         {"cloudevents.id", "the id of an event is its position, which no other event has"},
         {"schema_registry.timeout", MR_GONE_FIXED("10 s")},
         {"source.postgres.slot_interval", "it is metrics.interval now"},
@@ -221,22 +214,38 @@ static const char *place_taken_by(const char *path)
     return NULL;
 }
 
+/* How an option is written now whose name once said where a secret is, such as password_env; NULL:
+ * it was none. The caller's. */
+static char *secret_meant(const char *path, const struct mr_toml_node *node)
+{
+    static const char *const forms[][2] = {
+        {"_env", "env:"}, {"_file", "file:"}, {"_command", NULL}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(forms); i++) {
+        char base[PATH_MAX_LEN];
+        uint32_t index;
+        size_t len = strlen(path), end = strlen(forms[i][0]);
+        snprintf(base, sizeof(base), "%.*s", (int)(len > end ? len - end : 0), path);
+        if (len <= end || strcmp(path + len - end, forms[i][0]) != 0 ||
+            !mr_option_find(base, &index)) {
+            continue;
+        }
+        return forms[i][1] == NULL
+                   ? mr_formatted("%s with the same list", base)
+                   : mr_formatted("%s = \"%s%s\"", base, forms[i][1],
+                                  node->kind == MR_TOML_STRING ? node->string : "…");
+    }
+    return NULL;
+}
+
 void mr_config_unknown(const char *path, const struct mr_toml_node *node,
                        struct mr_problems *problems)
 {
-    uint32_t index;
-    char by_variable[PATH_MAX_LEN + sizeof("_env")];
-    char by_file[PATH_MAX_LEN + sizeof("_file")];
-    snprintf(by_variable, sizeof(by_variable), "%.*s_env", PATH_MAX_LEN, path);
-    snprintf(by_file, sizeof(by_file), "%.*s_file", PATH_MAX_LEN, path);
     const char *taken_by = place_taken_by(path);
+    MR_FREED char *secret = secret_meant(path, node);
     if (taken_by != NULL) {
         PROBLEM(problems, node->line, "\"%s\" is gone: %s", path, taken_by);
-    } else if (mr_option_find(by_variable, &index)) {
-        bool has_file = mr_option_find(by_file, &index);
-        PROBLEM(problems, node->line,
-                "\"%s\" is unknown, for secrets are kept out of the file; set %s%s%s", path,
-                by_variable, has_file ? " or " : "", has_file ? by_file : "");
+    } else if (secret != NULL) {
+        PROBLEM(problems, node->line, "\"%s\" is gone: write %s", path, secret);
     } else if (mr_edit_distance(path, "streams") <= 2) {
         PROBLEM(problems, node->line, "unknown key \"%s\"; did you mean [[streams]]?", path);
     } else if (mr_option_is_section(path)) {

@@ -69,6 +69,40 @@ static bool read_strings(const struct mr_toml_node *node, struct mr_strings *to)
     return true;
 }
 
+bool mr_kind_is_list(enum mr_option_kind kind)
+{
+    return kind == MR_KIND_STRINGS || kind == MR_KIND_SECRET || kind == MR_KIND_LOGIN;
+}
+
+const char *mr_text_after(const char *text, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return strncmp(text, prefix, len) == 0 && text[len] != '\0' ? text + len : NULL;
+}
+
+bool mr_text_is_reference(const char *text)
+{
+    return mr_text_after(text, "env:") != NULL || mr_text_after(text, "file:") != NULL;
+}
+
+/* `by_program`: a list is one, too. */
+static bool read_secret(const struct mr_toml_node *node, bool by_program, struct mr_strings *to)
+{
+    if (node->kind == MR_TOML_ARRAY) {
+        return by_program && read_strings(node, to);
+    }
+    const char *text = node->kind == MR_TOML_STRING ? node->string : NULL;
+    bool is_none = text != NULL && text[0] == '\0';
+    if (!is_none && (text == NULL || !mr_text_is_reference(text))) {
+        return false;
+    }
+    mr_strings_done(to);
+    if (!is_none) {
+        mr_strings_add(to, text);
+    }
+    return true;
+}
+
 static bool read_number(const struct mr_option *option, const struct mr_toml_node *node,
                         int64_t *ret)
 {
@@ -90,6 +124,9 @@ static bool read_value(const struct mr_option *option, const struct mr_toml_node
         return read_string(node, to);
     case MR_KIND_STRINGS:
         return read_strings(node, to);
+    case MR_KIND_SECRET:
+    case MR_KIND_LOGIN:
+        return read_secret(node, option->kind == MR_KIND_LOGIN, to);
     default:
         return read_number(option, node, to);
     }
@@ -136,7 +173,7 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
     void *to = options_value_at(values, index);
     if (option->kind == MR_KIND_STRING || option->kind == MR_KIND_TOPIC) {
         *(char **)to = MR_STRDUP(option->fallback);
-    } else if (option->kind != MR_KIND_STRINGS) {
+    } else if (!mr_kind_is_list(option->kind)) {
         MR_ASSERT(mr_option_parse(option, option->fallback, to));
     } else if (option->fallback[0] != '\0') {
         mr_strings_add(to, option->fallback);
@@ -146,15 +183,10 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
 static bool is_set(const struct mr_config_values *values, uint32_t index)
 {
     const void *value = mr_value_of(values, index);
-    switch (mr_option_at(index)->kind) {
-    case MR_KIND_STRING:
-    case MR_KIND_TOPIC:
-        return (*(char *const *)value)[0] != '\0';
-    case MR_KIND_STRINGS:
-        return ((const struct mr_strings *)value)->count > 0;
-    default:
-        return *(const int64_t *)value != 0;
-    }
+    enum mr_option_kind kind = mr_option_at(index)->kind;
+    return kind == MR_KIND_STRING || kind == MR_KIND_TOPIC ? (*(char *const *)value)[0] != '\0'
+           : mr_kind_is_list(kind) ? ((const struct mr_strings *)value)->count > 0
+                                   : *(const int64_t *)value != 0;
 }
 
 /* One of "a|b", or of "path=a|b". */
@@ -324,6 +356,62 @@ static void read_streams(struct mr_config_values *values, const struct mr_toml_n
     }
 }
 
+#define IS_TEXT(node, text) ((node)->kind == MR_TOML_STRING && strcmp((node)->string, (text)) == 0)
+
+/* [observability], which names the parts of http.address. */
+static void read_observability(struct mr_config_values *values, const struct mr_toml_node *table,
+                               struct mr_problems *problems)
+{
+    const char *host = "";
+    int64_t port = 9464;
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct mr_toml_node *node = &table->children[i];
+        if (strcmp(node->key, "address") == 0 && node->kind == MR_TOML_STRING) {
+            host = node->string;
+        } else if (strcmp(node->key, "port") == 0 && node->kind == MR_TOML_INTEGER) {
+            port = node->integer;
+        } else {
+            PROBLEM(problems, node->line, "observability has an address, a text, and a port");
+        }
+    }
+    if (MR_VALUE_LINE(values, http_address) == 0) {
+        free(values->http_address);
+        values->http_address = mr_formatted(strchr(host, ':') != NULL ? "[%s]:%lld" : "%s:%lld",
+                                            host[0] == '\0' ? "127.0.0.1" : host, (long long)port);
+        MR_VALUE_LINE(values, http_address) = table->line;
+    }
+}
+
+/* What a file of Outboxx's form has in place of options, or beside them. False: it is nothing of
+ * that. */
+static bool read_outboxx(struct mr_config_values *values, const char *path,
+                         const struct mr_toml_node *node, struct mr_problems *problems)
+{
+    char base[256];
+    uint32_t index;
+    size_t len = strlen(path);
+    snprintf(base, sizeof(base), "%.*s", (int)(len > 4 ? len - 4 : 0), path);
+    if (strcmp(path, "observability") == 0 && node->kind == MR_TOML_TABLE) {
+        read_observability(values, node, problems);
+    } else if (strcmp(path, "metadata") == 0 && node->kind == MR_TOML_TABLE) {
+        const struct mr_toml_node *version = node->children;
+        if (node->count != 1 || strcmp(version->key, "version") != 0 || !IS_TEXT(version, "v0")) {
+            PROBLEM(problems, node->line, "metadata has version = \"v0\", and nothing else");
+        }
+    } else if (values->outboxx_line != 0 && strcmp(path + strlen(base), "_env") == 0 &&
+               node->kind == MR_TOML_STRING && mr_option_find(base, &index)) {
+        MR_FREED char *text = mr_formatted("env:%s", node->string);
+        struct mr_toml_node meant = *node;
+        meant.string = text;
+        read_option(values, index, &meant, problems);
+    } else if (strcmp(path, "source.type") != 0) {
+        return false;
+    } else if (!IS_TEXT(node, "postgres")) {
+        PROBLEM(problems, node->line, "source.type must be postgres");
+    }
+    return true;
+}
+
 static void note_section(struct mr_config_values *values, const char *path, uint32_t line)
 {
     if (strcmp(path, "sink.kafka") == 0) {
@@ -350,16 +438,22 @@ static void values_read_table(struct mr_config_values *values, const char *prefi
         } else if (mr_option_is_section(path) && node->kind == MR_TOML_TABLE) {
             note_section(values, path, node->line == 0 ? 1 : node->line);
             values_read_table(values, path, node, problems);
-        } else {
+        } else if (!read_outboxx(values, path, node, problems)) {
             mr_config_unknown(path, node, problems);
         }
     }
 }
+
 void mr_values_read(struct mr_config_values *values, const struct mr_toml_node *root,
                     struct mr_problems *problems)
 {
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         fill_default(values, i);
+    }
+    for (uint32_t i = 0; root != NULL && i < root->count; i++) {
+        if (strcmp(root->children[i].key, "metadata") == 0) {
+            values->outboxx_line = root->children[i].line == 0 ? 1 : root->children[i].line;
+        }
     }
     if (root != NULL) {
         values_read_table(values, "", root, problems);
@@ -384,7 +478,7 @@ void mr_values_done(struct mr_config_values *values)
         enum mr_option_kind kind = mr_option_at(i)->kind;
         if (kind == MR_KIND_STRING || kind == MR_KIND_TOPIC) {
             free(*(char **)options_value_at(values, i));
-        } else if (kind == MR_KIND_STRINGS) {
+        } else if (mr_kind_is_list(kind)) {
             mr_strings_done(options_value_at(values, i));
         }
     }

@@ -15,6 +15,8 @@ struct mr_strings {
 typedef char *mr_value_STRING; /* never NULL; "" is "not set" */
 typedef char *mr_value_TOPIC;
 typedef struct mr_strings mr_value_STRINGS;
+typedef struct mr_strings mr_value_SECRET; /* "env:NAME" or "file:/PATH"; nothing is "not set" */
+typedef struct mr_strings mr_value_LOGIN;  /* or a program, which begins with "/", and arguments */
 typedef int64_t mr_value_BOOL;
 typedef int64_t mr_value_COUNT;
 typedef int64_t mr_value_DURATION;
@@ -49,6 +51,7 @@ struct mr_config_values {
     uint32_t property_count;
     uint32_t kafka_section_line; /* of [sink.kafka], 0: not there */
     uint32_t file_section_line;  /* of [sink.file] */
+    uint32_t outboxx_line;       /* of [metadata], which files of Outboxx's form have */
     struct mr_stream *streams;
     uint32_t stream_count;
     uint32_t lines[MR_OPTION_COUNT]; /* of each option in the file; 0: not there */
@@ -56,6 +59,15 @@ struct mr_config_values {
 
 /* The field of an option: a char *, struct mr_strings or int64_t, as its kind says. */
 const void *mr_value_of(const struct mr_config_values *values, uint32_t index);
+
+/* Whether a value of that kind is struct mr_strings. */
+bool mr_kind_is_list(enum mr_option_kind kind);
+
+/* What follows that prefix ("env:", "file:"); NULL: the text does not begin so. */
+const char *mr_text_after(const char *text, const char *prefix);
+
+/* Whether a text says where a secret is: "env:NAME" or "file:/PATH". */
+bool mr_text_is_reference(const char *text);
 
 /* Fills in defaults and reads the tree (NULL: defaults alone). */
 void mr_values_read(struct mr_config_values *values, const struct mr_toml_node *root,

@@ -42,8 +42,7 @@ int main(int argc, char **argv)
     struct mr_error error;
     uint16_t port = (uint16_t)atoi(argc > 1 ? argv[1] : "8080");
     mr_sampler_watch(); /* before any thread begins */
-    if (mr_profiler_start(&(struct mr_profiler_options){.path = ""}, &error) !=
-            MR_OK ||
+    if (mr_profiler_start(&(struct mr_profiler_options){.path = ""}, &error) != MR_OK ||
         mr_thread_create(&thread, burn, NULL, &error) != MR_OK ||
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, port,
                          NULL, NULL, example_answer, NULL, MHD_OPTION_END) == NULL) {

@@ -56,8 +56,7 @@ static void *prof_test_worker_main(void *context)
 
 static void start_profiler(void)
 {
-    struct mr_profiler_options options = {
-        .path = "", .frequency_hz = 200, .interval_s = 60};
+    struct mr_profiler_options options = {.path = "", .frequency_hz = 200, .interval_s = 60};
     struct mr_error error;
     assert_int_equal(mr_profiler_start(&options, &error), MR_OK);
 }

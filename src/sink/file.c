@@ -1,8 +1,8 @@
 /* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
  *
  * JSON is written as it is, text as a string, other bytes in base64. A batch is done once its lines
- * are on disk (on standard output: with the kernel). Writing waits for a slow reader; the pool fills up
- * meanwhile. */
+ * are on disk (on standard output: with the kernel). Writing waits for a slow reader; the pool
+ * fills up meanwhile. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -69,9 +69,8 @@ static mr_status file_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
     struct file_sink *file = file_of(sink);
     file->used = 0;
-    file->fd = is_stdout(file)
-                   ? STDOUT_FILENO
-                   : open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    file->fd = is_stdout(file) ? STDOUT_FILENO
+                               : open(file->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "file \"%s\" can't be opened: %s; set sink.file.path", file->path,

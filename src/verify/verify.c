@@ -224,8 +224,9 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
                        "verify compares with Kafka's topics, and sink.type is not \"kafka\"");
     }
     if (options->yes && !config->http.enabled) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "http is off (http.address is empty), and a repair asks the running millrace by it");
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "http is off (http.address is empty), and a repair asks the running millrace by it");
     }
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,

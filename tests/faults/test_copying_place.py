@@ -25,7 +25,7 @@ def test_another_server_than_the_streams(pair, millrace_for):
     wait, for the stream may be about to follow."""
     database = Database(port=pair.primary.port)
     database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2)")
-    process = millrace_for(database, snapshot__mode='"initial"', snapshot__connection_env='"COPY_URL"')
+    process = millrace_for(database, snapshot__mode='"initial"', snapshot__connection='"env:COPY_URL"')
 
     def refused(said, url):
         process.environment["COPY_URL"] = url
@@ -43,7 +43,7 @@ def test_another_server_than_the_streams(pair, millrace_for):
     refused("leads to another cluster", os.environ["MILLRACE_PG_URL"])
     pair.promote()
     refused("leads to a server on timeline 2, and the stream is of one on timeline 1", standby)
-    process.configure(snapshot__connection_env='"COPY_URL"', pipeline__reconnect_max='"500ms"')
+    process.configure(snapshot__connection='"env:COPY_URL"', pipeline__reconnect_max='"500ms"')
     process.start().streaming()
     asks = threading.Thread(target=command, args=(process, "t"))
     asks.start()

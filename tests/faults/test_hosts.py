@@ -45,7 +45,7 @@ def rendered(folder, pipelines):
     (folder / "fleet.toml").write_text(
         '[fleet]\nname = "hosts"\n[template]\ntopic_prefix = "{name}"\ntables = ["public.t"]\nhttp.address = ""\n'
         f'source.postgres.connection = "host={url["host"]} port={url["port"]} user={url["user"]} dbname={{name}}"\n'
-        f'source.postgres.password_file = "{secret}"\nsource.postgres.slot_name = "{{name}}"\n'
+        f'source.postgres.password = "file:{secret}"\nsource.postgres.slot_name = "{{name}}"\n'
         f'sink.kafka.brokers = ["{BOOTSTRAP}"]\nsink.kafka.delivery = "exactly-once"\nsink.kafka.state_topic = "__state.{{name}}"\n'
         + "".join(f"[pipeline.{name}]\n" for name in pipelines))
     done = subprocess.run([BINARY, "fleet", "apply", str(folder / "etc"), "--config", str(folder / "fleet.toml"), "--check"],

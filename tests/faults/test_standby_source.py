@@ -159,7 +159,7 @@ def test_copies_beside_the_stream(pair, millrace_for, topic):
     """While others write, and a transaction on the primary stays open that is older than the copy."""
     database = Database(port=pair.primary.port)
     database.run("CREATE TABLE t (id bigint PRIMARY KEY, n bigint); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
-    process = reads_from(pair, database, millrace_for, snapshot__connection_env='"COPY_URL"')
+    process = reads_from(pair, database, millrace_for, snapshot__connection='"env:COPY_URL"')
     process.environment["COPY_URL"] = dsn(database.name, pair.primary.port)
     assert "leads to the primary of a standby" in check(process)[1]
     process.environment["COPY_URL"] = process.environment["TEST_URL"]

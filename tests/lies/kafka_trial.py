@@ -18,7 +18,7 @@ KINDS = {
     "exactly once": {"sink.kafka.delivery": '"exactly-once"'},
     "at least once": {},
     "sasl": {"sink.kafka.sasl.mechanism": '"PLAIN"', "sink.kafka.sasl.username": '"someone"',
-             "sink.kafka.sasl.password_env": '"KAFKA_PASSWORD"'},
+             "sink.kafka.sasl.password": '"env:KAFKA_PASSWORD"'},
     "check": {},
 }
 

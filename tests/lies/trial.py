@@ -25,7 +25,7 @@ QUIET_S = 0.25  # after a lie that brings about nothing, a stop comes; no verdic
 WAIT_S = 60  # for the lie to be told
 COMMON = {
     "tables": '["public.t"]', "log.format": '"json"', "log.level": '"debug"', "http.address": '""',
-    "source.postgres.connection_env": '"TEST_URL"', "source.postgres.slot_name": '"shop"',
+    "source.postgres.connection": '"env:TEST_URL"', "source.postgres.slot_name": '"shop"',
     "source.postgres.publication_name": '"shop"', "source.postgres.connect_timeout": '"3s"',
     "metrics.interval": '"0ms"', "messages.prefixes": '["prefix"]', "skipped_operations": '[]',
     "pipeline.shutdown_deadline": f'"{DEADLINE_MS}ms"', "pipeline.reconnect_max": '"100ms"',

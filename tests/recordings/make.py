@@ -36,7 +36,7 @@ def configuration(publication):
     path = os.path.join(FOLDER, "config.toml")
     with open(path, "w", encoding="utf-8") as file:
         file.write('tables = ["plain"]\ntopic_prefix = "x"\nmessages.prefixes = ["*"]\n'
-                   'source.postgres.connection_env = "RECORD_URL"\n'
+                   'source.postgres.connection = "env:RECORD_URL"\n'
                    f'source.postgres.publication_name = "{publication}"\nsink.kafka.brokers = ["127.0.0.1:1"]\n')
     return path
 

@@ -177,7 +177,7 @@ static const struct {
      "sslkey must name the key of sslcert, in a file that only its owner may read"},
     {NULL, "password authentication failed", MR_ERR_AUTH, "check user and password"},
     {NULL, "no password supplied", MR_ERR_AUTH,
-     "set password_env or password_file beside the connection, or a password in its variable"},
+     "set password beside the connection, or a password in its variable"},
     {NULL, "pg_hba.conf rejects", MR_ERR_AUTH,
      "a line of pg_hba.conf with reject is before one that would let the role in"},
     {NULL, "no pg_hba.conf entry", MR_ERR_AUTH,

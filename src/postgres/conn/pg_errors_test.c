@@ -98,7 +98,7 @@ static void test_classify_connection(void **state)
         {NULL, "FATAL: the database system is starting up", MR_ERR_TRANSIENT, ""},
         {NULL, "FATAL: password authentication failed for user \"u\"", MR_ERR_AUTH,
          "user and password"},
-        {NULL, "fe_sendauth: no password supplied", MR_ERR_AUTH, "password_env"},
+        {NULL, "fe_sendauth: no password supplied", MR_ERR_AUTH, "set password beside"},
         {NULL, "SSL error: certificate verify failed", MR_ERR_AUTH, "still valid"},
         {NULL, "server certificate for \"a\" does not match host name \"b\"", MR_ERR_AUTH,
          "connect by a name"},

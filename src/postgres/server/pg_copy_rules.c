@@ -81,7 +81,7 @@ static void rule_called(const struct copy_rules *rules, const struct mr_pg_resul
                      "where these roles are not to be trusted, have the rows copied by a role that "
                      "may only read: CREATE ROLE copier LOGIN PASSWORD '...'; GRANT USAGE ON "
                      "SCHEMA %I TO copier; GRANT SELECT ON %T TO copier; and set "
-                     "snapshot.connection_env (docs/security.md)",
+                     "snapshot.connection (docs/security.md)",
                      leaf.schema, &leaf);
     }
     MR_FOUND_WARNING(rules->to,

@@ -2,8 +2,7 @@
 
 #include "base/thread.h"
 
-static const char option[] = "the connection for existing rows (snapshot.connection, "
-                             "connection_env)";
+static const char option[] = "the connection for existing rows (snapshot.connection)";
 
 /* The timeline that WAL is written on now: pg_control_checkpoint() tells that of the last
  * checkpoint, which a promotion does not wait for (manual, "Recovery Control Functions" and "Backup
