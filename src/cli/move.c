@@ -8,7 +8,9 @@
 #include "copy/asked_stored.h"
 #include "daemon/daemon.h"
 #include "event/lsn.h"
+#include "flow/kept.h"
 #include "kafka/kafka_check.h"
+#include "postgres/catalog/pg_attributes.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_move.h"
 #include "sink/kafka/kafka.h"
@@ -139,26 +141,84 @@ static mr_status refuse_copies(struct move *move, struct mr_error *ret_error)
                              "--stop), and stop it in order");
 }
 
+static void drop_section(struct mr_checkpoint *state, const char *name)
+{
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        if (strcmp(state->sections[i].name, name) == 0) {
+            free(state->sections[i].json);
+            state->sections[i] = state->sections[--state->section_count];
+            return;
+        }
+    }
+}
+
+static void replace_section(struct mr_checkpoint *state, const char *name, char *json)
+{
+    drop_section(state, name);
+    if (json != NULL) {
+        mr_checkpoint_add(state, name, json, &(struct mr_section_rank){0});
+    }
+}
+
 /* The tables' numbers are others there; which are there when the stream begins is looked at
  * anew. */
 static void move_forget_tables(struct mr_checkpoint *state)
 {
     struct mr_asked_stored *asked = mr_asked_stored_of(state);
-    if (asked == NULL) {
-        return;
+    if (asked != NULL) {
+        drop_section(state, MR_SECTION_ASKED);
+        mr_asked_stored_forget_known(asked);
+        mr_asked_stored_add(asked, state);
+        mr_asked_stored_free(asked);
     }
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < state->section_count; i++) {
-        if (strcmp(state->sections[i].name, MR_SECTION_ASKED) == 0) {
-            free(state->sections[i].json);
-        } else {
-            state->sections[kept++] = state->sections[i];
-        }
+    drop_section(state, MR_SECTION_SILENCE);
+}
+
+struct hidden_there {
+    struct mr_hidden *here, *there;
+};
+
+static void take_there(void *context, const struct mr_relation *view)
+{
+    const struct hidden_there *hidden = context;
+    mr_hidden_moved(hidden->there, hidden->here, view);
+}
+
+/* What was hidden stays so by the names of tables and columns. */
+static mr_status move_hidden(struct move *move, struct mr_error *ret_error)
+{
+    struct mr_checkpoint *state = &move->stored;
+    const struct mr_column_rules *rules = &move->config->encode.column_rules;
+    const struct mr_section *columns = mr_checkpoint_section(state, mr_kept_columns_kind.name);
+    const struct mr_section *parts = mr_checkpoint_section(state, mr_kept_kin_kind.name);
+    struct mr_kin *kin = mr_kin_new();
+    struct mr_kin *kin_there = mr_kin_new();
+    struct hidden_there hidden = {.here = mr_hidden_new(MR_UNMATCHED_STOP, rules, kin),
+                                  .there = mr_hidden_new(MR_UNMATCHED_STOP, rules, kin_there)};
+    if (parts != NULL) {
+        mr_kin_take(kin, parts->json);
     }
-    state->section_count = kept;
-    mr_asked_stored_forget_known(asked);
-    mr_asked_stored_add(asked, state);
-    mr_asked_stored_free(asked);
+    if (columns != NULL) {
+        mr_hidden_take(hidden.here, columns->json);
+    }
+    uint32_t count;
+    char **names = mr_hidden_names(hidden.here, &count);
+    mr_status status = mr_pg_attributes_tell_named(
+        move->conn, names, count,
+        &(struct mr_columns_listener){.take = take_there, .context = &hidden}, ret_error);
+    if (status == MR_OK) {
+        replace_section(state, mr_kept_kin_kind.name, mr_kin_format(kin_there));
+        replace_section(state, mr_kept_columns_kind.name, mr_hidden_format(hidden.there));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+    mr_hidden_free(hidden.here);
+    mr_hidden_free(hidden.there);
+    mr_kin_free(kin);
+    mr_kin_free(kin_there);
+    return status;
 }
 
 static void say_writes(const struct move *move)
@@ -374,6 +434,7 @@ static mr_status enter(struct move *move, const char *accepted, struct mr_error 
     MR_TRY(refuse_copies(move, ret_error));
     MR_TRY(mr_pg_move_verify(&move->stored, &move->view, ret_error));
     say_entry(move);
+    MR_TRY(move_hidden(move, ret_error));
     mr_lsn place;
     MR_TRY(mr_pg_move_slot(move->conn, move->stream, move->source, &place, ret_error));
     struct mr_cluster_move before = move->stored.identity.moved;

@@ -282,6 +282,21 @@ void mr_kin_note_gone(struct mr_kin *kin, uint32_t oid, mr_lsn now, mr_lsn confi
     }
 }
 
+void mr_kin_moved(struct mr_kin *there, uint32_t oid, struct mr_kin *here, uint32_t was)
+{
+    struct mr_origins origins;
+    if (!mr_kin_find(here, was, &origins)) {
+        return;
+    }
+    for (uint32_t i = 0; i < origins.count; i++) {
+        const struct mr_origin *of = &origins.items[i];
+        mr_kin_note(there, oid, &(struct mr_origin){.schema = of->schema, .table = of->table});
+    }
+    if (origins.count == 0) {
+        mr_kin_note(there, oid, &(struct mr_origin){0});
+    }
+}
+
 static cJSON *group_new(const struct root *root)
 {
     cJSON *group = cJSON_CreateArray();

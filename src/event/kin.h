@@ -43,6 +43,10 @@ uint32_t mr_kin_add_oids(struct mr_kin *kin, struct mr_text *text);
  * call or a later one, it is forgotten, for its OID may be another's then. */
 void mr_kin_note_gone(struct mr_kin *kin, uint32_t oid, mr_lsn now, mr_lsn confirmed);
 
+/* The stream goes on in another cluster, where table `oid` is what `here` has as `was`: of its
+ * origins the names alone count there. */
+void mr_kin_moved(struct mr_kin *there, uint32_t oid, struct mr_kin *here, uint32_t was);
+
 /* All, as JSON, the caller's; NULL: there are none. */
 char *mr_kin_format(struct mr_kin *kin);
 

@@ -363,3 +363,54 @@ def test_refusals(clusters, millrace_for):
     assert "moved" in move(process, "--accept-cluster", cluster)
     process.start().streaming()
     drained(process, database)
+
+
+def made_at(clusters, server, database, oid, table):
+    """A table of that number."""
+    stop(server)
+    clusters.run(server, "pg_resetwal", "-o", str(oid), server.folder)
+    server.start()
+    server.run(f"CREATE TABLE {table} (id int PRIMARY KEY, email text, note text)", database.name)
+    assert server.run(f"SELECT '{table}'::regclass::oid::int", database.name) == [(oid,)]
+
+
+# What the old cluster has, and the new one: there a column was dropped before the others came, a partition detached, and a column not yet renamed.
+HIDDEN = ("CREATE TABLE users (gone int, id int PRIMARY KEY, email text, note text); ALTER TABLE users DROP gone;"
+          "CREATE TABLE clients (id int PRIMARY KEY, email text); CREATE TABLE p (id int PRIMARY KEY, note text) PARTITION BY RANGE (id);"
+          "CREATE TABLE part PARTITION OF p FOR VALUES FROM (0) TO (9)")
+HIDDEN_THERE = ("CREATE TABLE users (id int PRIMARY KEY, email text, note text); CREATE TABLE clients (id int PRIMARY KEY, mail text);"
+                "CREATE TABLE p (id int PRIMARY KEY, note text) PARTITION BY RANGE (id); CREATE TABLE part (id int PRIMARY KEY, note text)")
+
+
+def test_what_is_hidden_is_known_by_names_in_another_cluster(clusters, millrace_for, topic):
+    """There, the numbers of tables and columns are those of others."""
+    server = clusters.new(15)
+    server.start()
+    database = Database(port=server.port)
+    database.run(HIDDEN)
+    process = millrace_for(database, ("public.*",), columns__mask='["public.(users|clients):email=8", "public.p:note=8"]',
+                           publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'hidden'); INSERT INTO clients VALUES (1, 'hidden'); INSERT INTO p VALUES (1, 'hidden')")
+    topic(database.topic("p")).take(1)
+    database.run("ALTER TABLE p DETACH PARTITION part; INSERT INTO part VALUES (2, 'hidden')")
+    assert topic(database.topic("part")).take(1)[0].json["after"]["note"] == "********"
+    users, part = database.run("SELECT 'users'::regclass::oid::int, 'part'::regclass::oid::int")[0]
+    drained(process, database)
+    move(process, "--fence")
+    new = clusters.new(15)
+    new.start()
+    new.run(f"CREATE DATABASE {database.name}")
+    database.serve_at(new.port)
+    process.environment["TEST_URL"] = dsn(database.name, new.port)
+    made_at(clusters, new, database, part, "orders")
+    made_at(clusters, new, database, users, "items")
+    new.run(f"{HIDDEN_THERE}; CREATE PUBLICATION {database.publication} FOR TABLES IN SCHEMA public WITH (publish_via_partition_root)", database.name)
+    accept(process, database)
+    process.start().streaming()
+    for table, note in (("orders", "seen"), ("items", "seen"), ("users", "********"), ("part", "********")):
+        column = "email" if table == "users" else "note"
+        database.run(f"INSERT INTO {table} (id, {column}) VALUES (3, %s)", ["seen" if note == "seen" else "hidden"])
+        assert eventually(lambda: [record.json["after"] for record in topic(database.topic(table)).read()][-1:])[0][column] == note
+    assert process.log("table_published_again") == []
+    database.run("INSERT INTO clients VALUES (2, 'hidden')")
+    assert process.ended(60) == 65 and 'column \\"email\\"' in "".join(process.lines)

@@ -658,3 +658,20 @@ void mr_hidden_take(struct mr_hidden *hidden, const char *json)
     MR_HOLD(&hidden->lock);
     mr_seen_take(&hidden->seen, json);
 }
+
+char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count)
+{
+    MR_HOLD(&hidden->lock);
+    char **names = MR_NEW_ARRAY(char *, hidden->seen.count);
+    for (uint32_t i = 0; i < hidden->seen.count; i++) {
+        names[i] = MR_STRDUP(hidden->seen.items[i].name);
+    }
+    *ret_count = hidden->seen.count;
+    return names;
+}
+
+void mr_hidden_moved(struct mr_hidden *there, struct mr_hidden *here, const struct mr_relation *now)
+{
+    MR_HOLD(&there->lock);
+    mr_seen_moved(&there->seen, &here->seen, now);
+}

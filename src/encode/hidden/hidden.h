@@ -47,6 +47,14 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
  * the next process does not know: of a table of these that was altered then nothing goes out. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
+/* The names, "schema.table", of tables of which something was hidden; some twice. The caller's. */
+char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count);
+
+/* The stream goes on in another cluster, where tables and columns have other numbers: what is known
+ * of `now`'s name counts for it. Its columns have numbers. Kin goes from one to the other, too. */
+void mr_hidden_moved(struct mr_hidden *there, struct mr_hidden *here,
+                     const struct mr_relation *now);
+
 /* Takes what `format` said, but for columns whose names no rule of now hides there: that somebody
  * has decided. Other rules may have come and gone. What kin stored is taken before. */
 void mr_hidden_take(struct mr_hidden *hidden, const char *json);

@@ -262,14 +262,8 @@ static const struct mr_seen *seen_elsewhere(const struct mr_seen_tables *tables,
     return found;
 }
 
-void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name, const char *topic)
+static struct mr_seen seen_copy(const struct mr_seen *from, const char *topic)
 {
-    const struct mr_seen *from = seen_elsewhere(tables, oid, NULL);
-    from = from != NULL ? from : seen_elsewhere(tables, 0, name);
-    if (from == NULL || mr_seen_find(tables, oid, NULL, topic) != NULL ||
-        mr_seen_find(tables, 0, name, topic) != NULL) {
-        return;
-    }
     struct mr_seen made = {.oid = from->oid,
                            .name = MR_STRDUP(from->name),
                            .topic = MR_STRDUP(topic),
@@ -282,10 +276,69 @@ void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name
         made.columns[i] = MR_STRDUP(from->columns[i]);
         made.hides[i] = from->hides[i];
     }
+    return made;
+}
+
+void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name, const char *topic)
+{
+    const struct mr_seen *from = seen_elsewhere(tables, oid, NULL);
+    from = from != NULL ? from : seen_elsewhere(tables, 0, name);
+    if (from == NULL || mr_seen_find(tables, oid, NULL, topic) != NULL ||
+        mr_seen_find(tables, 0, name, topic) != NULL) {
+        return;
+    }
+    struct mr_seen made = seen_copy(from, topic);
     for (uint32_t i = 0; i < from->number_count; i++) {
         mr_seen_add_number(&made, from->numbers[i].number, from->numbers[i].name);
     }
     mr_seen_put_undecided(tables, &made);
+}
+
+static uint32_t number_of(const struct mr_relation *now, const char *column)
+{
+    for (uint32_t a = 0; a < now->attribute_count; a++) {
+        if (strcmp(now->attributes[a].name, column) == 0) {
+            return now->attributes[a].number;
+        }
+    }
+    return 0;
+}
+
+/* A hidden column that has another name there has no number: then names decide. */
+static void seen_move(struct mr_seen_tables *there, const struct mr_seen *from,
+                      const struct mr_relation *now)
+{
+    struct mr_seen made = seen_copy(from, from->topic);
+    made.oid = now->oid;
+    made.is_learned = from->is_learned;
+    made.is_numbered = true;
+    for (uint32_t i = 0; i < made.count; i++) {
+        uint32_t number = made.hides[i] ? number_of(now, made.columns[i]) : 0;
+        if (number != 0) {
+            mr_seen_add_number(&made, number, made.columns[i]);
+        }
+        made.is_numbered &= !made.hides[i] || number != 0;
+    }
+    mr_seen_put(there, &made);
+}
+
+void mr_seen_moved(struct mr_seen_tables *there, const struct mr_seen_tables *here,
+                   const struct mr_relation *now)
+{
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", now->schema, now->table);
+    uint32_t at = 0;
+    for (uint32_t i;
+         (i = mr_index_next(&here->by_name, hash_name(name.data), &at)) != MR_INDEX_NONE;) {
+        const struct mr_seen *seen = &here->items[i];
+        if (strcmp(seen->name, name.data) != 0) {
+            continue;
+        }
+        mr_kin_moved(there->kin, now->oid, here->kin, seen->oid);
+        if (mr_seen_find(here, 0, name.data, seen->topic) == seen) {
+            seen_move(there, seen, now);
+        }
+    }
 }
 
 void mr_seen_reduce(struct mr_seen *seen)

@@ -84,6 +84,11 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
                              const struct mr_places *places, const char *name, const char *topic,
                              const bool *hides);
 
+/* The stream goes on in another cluster (`there`), where the table of that name is `now`, whose
+ * columns have numbers: it has what was seen of it here, and whose partition it was. */
+void mr_seen_moved(struct mr_seen_tables *there, const struct mr_seen_tables *here,
+                   const struct mr_relation *now);
+
 /* Forgets columns that are not hidden: by names alone less can be told then. */
 void mr_seen_reduce(struct mr_seen *seen);
 

@@ -122,10 +122,25 @@ static mr_status take_first_column(void *context, const struct mr_pg_result *row
     return MR_OK;
 }
 
+static mr_status tell_all(struct mr_pg_conn *conn, struct mr_text *sql,
+                          const struct mr_columns_listener *listener, struct mr_kin *kin,
+                          struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the columns of all tables", "nssnsb", 0, UINT32_MAX};
+    struct telling *telling = MR_NEW(struct telling);
+    telling->listener = listener;
+    telling->kin = kin;
+    tell_table(telling);
+    mr_status status = mr_pg_ask_rows(conn, sql, &shape, take_first_column, telling, ret_error);
+    telling->is_certain &= status == MR_OK;
+    tell_table(telling);
+    free(telling);
+    return status;
+}
+
 mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                                 const struct mr_pg_captured *captured, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns of all tables", "nssnsb", 0, UINT32_MAX};
     if (options->columns_at_start.take == NULL || captured->tables.count == 0) {
         return MR_OK;
     }
@@ -144,13 +159,21 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
                    oids.data);
     mr_sql_add_any_pattern(&sql, options->hiding, options->hiding_count);
     mr_text_string(&sql, " ORDER BY 1, 4 LIMIT 1000000");
-    struct telling *telling = MR_NEW(struct telling);
-    telling->listener = &options->columns_at_start;
-    telling->kin = options->kin;
-    tell_table(telling);
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_first_column, telling, ret_error);
-    telling->is_certain &= status == MR_OK;
-    tell_table(telling);
-    free(telling);
-    return status;
+    return tell_all(conn, &sql, &options->columns_at_start, options->kin, ret_error);
+}
+
+mr_status mr_pg_attributes_tell_named(struct mr_pg_conn *conn, char *const *names, uint32_t count,
+                                      const struct mr_columns_listener *listener,
+                                      struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT c.oid::bigint, n.nspname, c.relname, a.attnum, a.attname, true"
+                         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                         " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
+                         " AND NOT a.attisdropped WHERE n.nspname || '.' || c.relname IN (NULL");
+    for (uint32_t i = 0; i < count; i++) {
+        mr_sql_format(&sql, ", %L", names[i]);
+    }
+    mr_text_string(&sql, ") ORDER BY 1, 4");
+    return tell_all(conn, &sql, listener, NULL, ret_error);
 }

@@ -31,4 +31,9 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
 mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                                 const struct mr_pg_captured *captured, struct mr_error *ret_error);
 
+/* Tells of the tables that are named so ("schema.table") now. */
+mr_status mr_pg_attributes_tell_named(struct mr_pg_conn *conn, char *const *names, uint32_t count,
+                                      const struct mr_columns_listener *listener,
+                                      struct mr_error *ret_error);
+
 void mr_pg_attributes_done(struct mr_pg_attributes *attributes);
