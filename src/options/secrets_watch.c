@@ -1,4 +1,4 @@
-/* secrets.watch: files with secrets are looked at although nothing asks for the secrets. */
+/* reload.watch: files with secrets are looked at although nothing asks for the secrets. */
 #include "base/ticker.h"
 #include "options/secrets.h"
 

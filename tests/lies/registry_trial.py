@@ -11,7 +11,7 @@ from trial import WAIT_S, Trial, wait_until
 
 
 def avro(registry):
-    return {"format": '"avro"', "types": '"debezium"', "schema_registry.url": json.dumps([registry.url]), "schema_registry.timeout": '"500ms"',
+    return {"format": '"avro"', "types": '"debezium"', "schema_registry.url": json.dumps([registry.url]),
             "schema_registry.username": '"someone"', "schema_registry.password": '"env:KAFKA_PASSWORD"', "messages.prefixes": "[]"}
 
 

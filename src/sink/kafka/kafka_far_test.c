@@ -74,7 +74,7 @@ static void test_bytes_grow_with_the_distance(void **state)
     assert_int_equal(mr_far_bytes(&far), 8192 * KIB);
     kafka_far_test_answer(&far, 1, 2, 100);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
-    far = far_of(512, 0); /* sink.kafka.batch_size is set */
+    far = far_of(512, 0); /* no more than near ones */
     kafka_far_test_answer(&far, 20, 100, 100);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
 }

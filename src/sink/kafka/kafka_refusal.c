@@ -159,7 +159,7 @@ static void send_less(struct mr_kafka_sink *kafka, const struct mr_topic *topic)
     mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
                  "Kafka topic \"%s\" takes no requests as large as they are (compressed, by its "
                  "max.message.bytes); going on with %zu bytes before compression; raise that, "
-                 "or lower sink.kafka.batch_size or message_max",
+                 "or lower sink.kafka.message_max",
                  topic->name, kafka->far.near);
 }
 
