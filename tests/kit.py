@@ -21,7 +21,7 @@ import uuid
 import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
 BINARY = os.environ["MILLRACE_BIN"]
@@ -446,6 +446,14 @@ class Topic:
 
     def close(self):
         self.consumer.close()
+
+
+def set_topic(admin, name, option, value):
+    """A topic's configuration, until the broker says it."""
+    entry = ConfigEntry(option, str(value), incremental_operation=AlterConfigOpType.SET)
+    admin.incremental_alter_configs([ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])])
+    asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+    eventually(lambda: admin.describe_configs([asked])[asked].result(30)[option].value == str(value), what=f"{option} of {name}")
 
 
 def read_whole(admin, names):

@@ -8,9 +8,8 @@ import random
 import struct
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from kit import connect, eventually, read_whole
+from kit import connect, eventually, read_whole, set_topic
 
 pytestmark = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 
@@ -43,13 +42,6 @@ class Outbox:
         self.write(messages)
         if waits:
             self.process.start().streaming()
-
-    def set_limit(self, most):
-        """The topic's, until the broker says it."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic)
-        resource.add_incremental_config(ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET))
-        self.database.admin.incremental_alter_configs([resource])[resource].result(30)
-        eventually(lambda: self.database.admin.describe_configs([resource])[resource].result(30)["max.message.bytes"].value == str(most))
 
     def records(self, name):
         return read_whole(self.database.admin, [name])[name]
@@ -145,7 +137,7 @@ def test_a_message_that_fits_compressed_comes(database, millrace, delivery, code
     outbox = Outbox(database, millrace, delivery, {}, sink__kafka__compression=json.dumps(codec))
     outbox.write([{"payload": f"0 {letters}"}])
     outbox.wait_for(0)
-    outbox.set_limit(max(batches_on_disk(outbox.topic)) + 64)
+    set_topic(database.admin, outbox.topic, "max.message.bytes", max(batches_on_disk(outbox.topic)) + 64)
     outbox.write([{"payload": f"1 {os.urandom(60000).hex()}"}, {"payload": f"2 {letters}"}, {"payload": "3"}])
     outbox.wait_for(3)
     assert_in_order(outbox.numbers(), [0, 2, 3], delivery)

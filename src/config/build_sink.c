@@ -192,7 +192,6 @@ static void build_oversize(struct mr_config *config)
     config->encode.oversize = (enum mr_oversize)values->oversize;
     config->encode.record_bytes_max = (size_t)values->message_max;
     config->encode.tells_keys = values->log_keys != 0;
-    /* Its content goes out in base64, and its prefix twice. */
     const char *topic = values->dead_letter_topic;
     if (topic[0] == '\0') {
         topic =

@@ -587,8 +587,7 @@ static bool message_too_large(struct mr_encoder *encoder, const struct mr_messag
     if (mr_tally(&encoder->dropped, encoder->stamp.now_ns)) {
         mr_log(MR_LOG_WARN, "message_dropped",
                "a logical message is larger than sink.kafka.message_max allows, or its prefix than "
-               "255 bytes, "
-               "and is not passed on",
+               "255 bytes, and is not passed on",
                MR_LOG_LSN("lsn", message->lsn),
                MR_LOG_INT("bytes", message->prefix.len + message->content.len),
                MR_LOG_INT("count", encoder->dropped.count));

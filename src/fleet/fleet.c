@@ -8,8 +8,8 @@ enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 }; /* ex
 /* What says where a pipeline is: with another one it begins anew, or is refused
  * (docs/reliability.md). */
 static const char positions[] =
-    "source.postgres.slot_name|source.postgres.publication_name|sink.kafka.state_name|sink.kafka."
-    "state_topic|sink.kafka.brokers|topic_prefix";
+    "source.postgres.slot_name|source.postgres.publication_name|sink.kafka.state_name|"
+    "sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
 
 static int fleet_compare_names(const void *a, const void *b)
 {

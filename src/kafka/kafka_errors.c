@@ -88,8 +88,8 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
          "start as many brokers as their transaction.state.log.replication.factor says (3 unless "
          "set), or lower it, and see that the topic __transaction_state has leaders"},
         {RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS, MR_ERR_TRANSIENT,
-         "the one before does not end: see that all topics that kafka-transactions.sh describe "
-         "names have leaders; if they have, restart the broker that coordinates it"},
+         "the transaction before does not end: see that all topics that kafka-transactions.sh "
+         "describe names have leaders; if they have, restart the broker that coordinates it"},
         {RD_KAFKA_RESP_ERR_INVALID_RECORD, MR_ERR_POISON,
          "a compacted topic takes no record without a key: if the topic is one, set key_columns "
          "for its table, skip truncates, or set its cleanup.policy to delete"},

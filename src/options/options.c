@@ -23,15 +23,25 @@ const struct mr_option *mr_option_at(uint32_t index)
     return &options[index];
 }
 
-bool mr_option_find(const char *path, uint32_t *ret_index)
+bool mr_option_find_before(const char *path, const char *end, uint32_t *ret_index)
 {
+    size_t len = strlen(path), end_len = strlen(end);
+    if (len < end_len || strcmp(path + len - end_len, end) != 0) {
+        return false;
+    }
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        if (strcmp(options[i].path, path) == 0) {
+        if (strlen(options[i].path) == len - end_len &&
+            strncmp(options[i].path, path, len - end_len) == 0) {
             *ret_index = i;
             return true;
         }
     }
     return false;
+}
+
+bool mr_option_find(const char *path, uint32_t *ret_index)
+{
+    return mr_option_find_before(path, "", ret_index);
 }
 
 bool mr_option_is_section(const char *path)

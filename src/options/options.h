@@ -64,6 +64,9 @@ const struct mr_option *mr_option_at(uint32_t index);
 
 /* The option of that path; whether options are below it. */
 bool mr_option_find(const char *path, uint32_t *ret_index);
+
+/* The option whose path is `path` without `end`. */
+bool mr_option_find_before(const char *path, const char *end, uint32_t *ret_index);
 bool mr_option_is_section(const char *path);
 
 extern const struct mr_kind {

@@ -221,14 +221,11 @@ static char *secret_meant(const char *path, const struct mr_toml_node *node)
     static const char *const forms[][2] = {
         {"_env", "env:"}, {"_file", "file:"}, {"_command", NULL}};
     for (size_t i = 0; i < MR_ARRAY_LEN(forms); i++) {
-        char base[PATH_MAX_LEN];
         uint32_t index;
-        size_t len = strlen(path), end = strlen(forms[i][0]);
-        snprintf(base, sizeof(base), "%.*s", (int)(len > end ? len - end : 0), path);
-        if (len <= end || strcmp(path + len - end, forms[i][0]) != 0 ||
-            !mr_option_find(base, &index)) {
+        if (!mr_option_find_before(path, forms[i][0], &index)) {
             continue;
         }
+        const char *base = mr_option_at(index)->path;
         return forms[i][1] == NULL
                    ? mr_formatted("%s with the same list", base)
                    : mr_formatted("%s = \"%s%s\"", base, forms[i][1],

@@ -387,10 +387,7 @@ static void read_observability(struct mr_config_values *values, const struct mr_
 static bool read_outboxx(struct mr_config_values *values, const char *path,
                          const struct mr_toml_node *node, struct mr_problems *problems)
 {
-    char base[256];
     uint32_t index;
-    size_t len = strlen(path);
-    snprintf(base, sizeof(base), "%.*s", (int)(len > 4 ? len - 4 : 0), path);
     if (strcmp(path, "observability") == 0 && node->kind == MR_TOML_TABLE) {
         read_observability(values, node, problems);
     } else if (strcmp(path, "metadata") == 0 && node->kind == MR_TOML_TABLE) {
@@ -398,8 +395,8 @@ static bool read_outboxx(struct mr_config_values *values, const char *path,
         if (node->count != 1 || strcmp(version->key, "version") != 0 || !IS_TEXT(version, "v0")) {
             PROBLEM(problems, node->line, "metadata has version = \"v0\", and nothing else");
         }
-    } else if (values->outboxx_line != 0 && strcmp(path + strlen(base), "_env") == 0 &&
-               node->kind == MR_TOML_STRING && mr_option_find(base, &index)) {
+    } else if (values->outboxx_line != 0 && node->kind == MR_TOML_STRING &&
+               mr_option_find_before(path, "_env", &index)) {
         MR_FREED char *text = mr_formatted("env:%s", node->string);
         struct mr_toml_node meant = *node;
         meant.string = text;

@@ -846,8 +846,8 @@ static bool may_go(struct mr_reselect *reselect, const struct held *held)
     reselect->rest_until_ns = mr_monotonic_ns() + (int64_t)reselect->rest_ms * 1000000;
     if (ms == 0) {
         mr_log(MR_LOG_WARN, "reselect_late",
-               "values that updates did not touch were not read again in time "
-               "within a second; events have the placeholder for a while");
+               "values that updates did not touch were not read again within a second; events have "
+               "the placeholder for a while");
     }
     return true;
 }

@@ -3,6 +3,7 @@ itself."""
 
 import contextlib
 import json
+import signal
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
 from consume import up_to_now
-from kit import cannot_try, check, dsn, eventually
+from kit import cannot_try, check, dsn, eventually, set_topic
 from servers import Broker
 
 
@@ -132,6 +133,39 @@ def test_brokers_that_begin_no_transaction(database, millrace):
         assert "begin: Broker: Coordinator not available" in lost and "transaction.state.log.replication.factor" in lost
         status = process.get("/status").json
         assert status["standstill"]["cause"] == "sink_fails" and status["reason"].startswith(lost)
+        broker.settings["transaction_state_log_replication_factor"] = 1
+        broker.configure([broker])
+        broker.stop(signal.SIGTERM)
+        broker.start()
+        process.wait_for("source_connected", limit_s=120)
+        assert process.stop() == 0
+    finally:
+        broker.close()
+
+
+def test_a_transaction_before_does_not_end(database, millrace):
+    """Of the same id: its topic refuses the record that ends it, whose time is that of now, and the broker does not try again (Kafka 4.3.1). The
+    topic's configuration is put right and the broker restarted, as the runbook says; then the stream begins by itself."""
+    broker = Broker()
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY)")
+        name = f"{database.prefix}.before"
+        broker.admin.create_topics([NewTopic(name, 1)])[name].result(30)
+        before = Producer({"bootstrap.servers": broker.direct, "transactional.id": database.name, "log_level": 0})
+        before.init_transactions(60)
+        before.begin_transaction()
+        before.produce(name, b"x")
+        assert before.flush(60) == 0
+        set_topic(broker.admin, name, "message.timestamp.before.max.ms", 1)
+        before.commit_transaction(60)
+        process = millrace(sink__kafka__brokers=f'["{broker.direct}"]', sink__kafka__delivery='"exactly-once"',
+                           sink__kafka__state_name=json.dumps(database.name)).start()
+        lost = process.wait_for("sink_session_lost", limit_s=60)["message"]
+        assert f'no broker lets a transaction of "{database.name}" begin' in lost and "(CONCURRENT_TRANSACTIONS)" in lost, lost
+        set_topic(broker.admin, name, "message.timestamp.before.max.ms", 2**63 - 1)
+        broker.stop(signal.SIGTERM)
+        broker.start()
+        process.wait_for("source_connected", limit_s=120)
         assert process.stop() == 0
     finally:
         broker.close()

@@ -50,8 +50,9 @@ char *mr_hidden_format(struct mr_hidden *hidden);
 /* The names, "schema.table", of tables of which something was hidden; some twice. The caller's. */
 char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count);
 
-/* The stream goes on in another cluster, where tables and columns have other numbers: what is known
- * of `now`'s name counts for it. Its columns have numbers. Kin goes from one to the other, too. */
+/* The stream goes on in another cluster, where tables and columns have other numbers. What `here`
+ * knows of the table that is named as `now`, and whose partition it was, goes to `there`, by the
+ * names of columns; those of `now` have their numbers. No other thread uses the two. */
 void mr_hidden_moved(struct mr_hidden *there, struct mr_hidden *here,
                      const struct mr_relation *now);
 

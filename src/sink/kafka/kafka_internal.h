@@ -146,8 +146,8 @@ struct mr_kafka_refusal {
 /* What that means for the next session. */
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, struct mr_kafka_refusal refusal);
 
-/* One that is reported once that is settled: what its topic takes is learned, too, lest each topic
- * cost a session. */
+/* A further refused record of a session that has ended with another one: what its topic takes is
+ * learned, too, lest each topic cost a session. */
 void mr_kafka_refuse_also(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                           const struct mr_record *record, bool alone);
 

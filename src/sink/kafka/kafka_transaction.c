@@ -9,8 +9,9 @@ enum {
     COMMIT_MS = 10000,      /* then its outcome counts as unknown */
     FENCE_MS = 10000,       /* then brokers that answer do not let one begin */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the
-     * next transaction until it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only
-     * after 20 ms (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
+     * next transaction until it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again, a
+     * distribution's only after 20 ms (rd_kafka_txn_handle_AddPartitionsToTxn,
+     * scripts/librdkafka.patch). Waiting a little costs less. */
     SETTLE_MS = 2,
     UNSETTLED_MS = 30000, /* after a commit: until then its markers may not be written */
 };
@@ -27,9 +28,9 @@ static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_
     return mr_kafka_take_events(kafka, ret_error); /* they may know the cause */
 }
 
-/* Brokers that answer otherwise give no number for the id, each time again: that is no outage which
- * somebody else tells of. librdkafka has no words where no broker is its coordinator
- * (rdkafka_txnmgr.c, rd_kafka_txn_handle_FindCoordinator). */
+/* Brokers that answer other questions still begin no transaction. An outage is told of elsewhere,
+ * this is not: librdkafka only asks again where no broker coordinates the id (rdkafka_txnmgr.c,
+ * rd_kafka_txn_handle_FindCoordinator). */
 static mr_status told_to_wait(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                               struct mr_error *ret_error)
 {
