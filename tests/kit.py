@@ -3,6 +3,7 @@
 Shares no code with the product. Every wait is for something to happen, with a limit."""
 
 import base64
+import collections
 import contextlib
 import functools
 import http.client
@@ -12,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -446,6 +448,23 @@ class Topic:
 
     def close(self):
         self.consumer.close()
+
+
+Batch = collections.namedtuple("Batch", "bytes codec is_control records")
+
+
+def batches_on_disk(topic):
+    """Of partition 0, in the broker's file (DefaultRecordBatch.java): a batch's length, without the 12 bytes up to its end, stands at byte 8,
+    its attributes at 21, the number of its records at 57."""
+    folder = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "logs", f"{topic}-0")
+    with open(os.path.join(folder, "00000000000000000000.log"), "rb") as file:
+        log = file.read()
+    at, batches = 0, []
+    while at < len(log):
+        size, attributes = 12 + struct.unpack_from(">i", log, at + 8)[0], struct.unpack_from(">h", log, at + 21)[0]
+        batches.append(Batch(size, attributes & 7, bool(attributes & 0x20), struct.unpack_from(">i", log, at + 57)[0]))
+        at += size
+    return batches
 
 
 def set_topic(admin, name, option, value):

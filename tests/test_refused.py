@@ -5,11 +5,10 @@ import collections
 import json
 import os
 import random
-import struct
 
 import pytest
 
-from kit import connect, eventually, read_whole, set_topic
+from kit import batches_on_disk, connect, eventually, read_whole, set_topic
 
 pytestmark = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 
@@ -116,18 +115,9 @@ def test_many_messages_larger_than_their_topic_takes(database, millrace, deliver
     assert outbox.process.log("message_dropped") and outbox.process.stop() == 0
 
 
-def batches_on_disk(topic):
-    """Bytes of each batch of records in the broker's file, as the broker counts them; those of transactions' ends left out."""
-    folder = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "logs", f"{topic}-0")
-    with open(os.path.join(folder, "00000000000000000000.log"), "rb") as file:
-        log = file.read()
-    at, sizes = 0, []
-    while at < len(log):
-        size = 12 + struct.unpack_from(">i", log, at + 8)[0]
-        is_control = struct.unpack_from(">h", log, at + 21)[0] & 0x20
-        sizes += [] if is_control else [size]
-        at += size
-    return sizes
+def sizes_on_disk(topic):
+    """Those of transactions' ends left out."""
+    return [batch.bytes for batch in batches_on_disk(topic) if not batch.is_control]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -137,7 +127,7 @@ def test_a_message_that_fits_compressed_comes(database, millrace, delivery, code
     outbox = Outbox(database, millrace, delivery, {}, sink__kafka__compression=json.dumps(codec))
     outbox.write([{"payload": f"0 {letters}"}])
     outbox.wait_for(0)
-    set_topic(database.admin, outbox.topic, "max.message.bytes", max(batches_on_disk(outbox.topic)) + 64)
+    set_topic(database.admin, outbox.topic, "max.message.bytes", max(sizes_on_disk(outbox.topic)) + 64)
     outbox.write([{"payload": f"1 {os.urandom(60000).hex()}"}, {"payload": f"2 {letters}"}, {"payload": "3"}])
     outbox.wait_for(3)
     assert_in_order(outbox.numbers(), [0, 2, 3], delivery)
@@ -157,7 +147,7 @@ def test_a_message_as_large_as_its_topic_takes(database, millrace, delivery, hea
     sizes = range(most - 300, most + 1)
     outbox.write([{"payload": f"{size} {'y' * (size - 5)}", "aggregateid": "k"} for size in sizes] + [{"payload": "2"}])
     outbox.wait_for(2)
-    assert max(batches_on_disk(outbox.topic)) == most and len(outbox.lost()) == 1, outbox.lost()
+    assert max(sizes_on_disk(outbox.topic)) == most and len(outbox.lost()) == 1, outbox.lost()
     numbers = outbox.numbers()[1:-1]
     assert numbers == list(range(sizes[0], sizes[0] + len(numbers))) and 0 < len(numbers) < len(sizes)
     assert outbox.process.stop() == 0
