@@ -273,11 +273,14 @@ class Stored:
         self.database, self.name = database, f"{database.prefix}/{database.slot}"
         self.source, self.newest = topic("__millrace_state"), None
 
-    def copy(self):
+    def section(self, name):
         for record in self.source.read(0.2):
             if record.key == self.name:
                 self.newest = record.json
-        return self.newest and self.newest.get("copy")
+        return self.newest and self.newest.get(name)
+
+    def copy(self):
+        return self.section("copy")
 
     def is_mostly_done(self, tables):
         """Of each table less than half is left; one that is not listed at all is not begun."""
@@ -591,6 +594,46 @@ def killed_before_z(database, millrace, topic, **options):
         eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
         process.kill()
         yield process
+
+
+def swap(one, other):
+    return f"ALTER TABLE users RENAME {one} TO x; ALTER TABLE users RENAME {other} TO {one}; ALTER TABLE users RENAME x TO {other}"
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_what_is_hidden_is_stored_before_the_first_row(database, millrace, delivery):
+    """A first copy is killed before a row of it was read, and then two columns take each other's name."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text); INSERT INTO users VALUES (1, 'hidden', 'seen')")
+    process = snapshot(millrace, ("users",), sink__kafka__delivery=f'"{delivery}"', columns__mask='["public.users:email=8"]')
+    slot_of_a_copy(database, ("users",))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE users IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        eventually(lambda: database.run("SELECT FROM pg_locks WHERE relation = 'users'::regclass AND NOT granted"), what="somebody who reads rows")
+        process.kill()
+    database.run(swap("email", "note"))
+    code, text = process.run_to_end()
+    assert code == 65 and "columns.unmatched" in text and "hidden" not in text.replace("hidden at", ""), text
+    assert database.topic("users") not in database.topics()
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_what_a_new_rule_hides_is_stored_at_once(database, millrace, topic, delivery):
+    """No row comes: what is known of the tables' columns goes to Kafka without one."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("users",), sink__kafka__delivery=f'"{delivery}"').start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'seen', 'seen')")
+    assert topic(database.topic("users")).take(1)
+    assert process.stop() == 0
+    process.configure(sink__kafka__delivery=f'"{delivery}"', columns__mask='["public.users:email=8"]')
+    stored = Stored(database, topic)
+    process.start()
+    eventually(lambda: "email" in json.dumps(stored.section("columns")), what="the columns in the stored position")
+    process.kill()
+    database.run(swap("email", "note"))
+    database.run("INSERT INTO users VALUES (2, 'seen', 'hidden')")
+    code, text = process.run_to_end()
+    assert code == 65 and "columns.unmatched" in text, text
 
 
 def test_a_table_whose_file_is_new_begins_anew(database, millrace, topic):

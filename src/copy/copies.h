@@ -28,6 +28,9 @@ struct mr_copies_options {
                            struct mr_error *ret_error);
     void *on_signal_context;
     struct mr_known_topics *topics; /* learn which tables were copied; NULL: nobody does */
+    /* A copy before the stream begins once it is stored that it does: what is known of the tables'
+     * columns by then holds for the next process, too, whatever becomes of this one. */
+    bool stores_beginning;
 };
 
 /* The options are copied; what they point to is the caller's and outlives the copies, which outlive

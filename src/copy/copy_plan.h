@@ -71,6 +71,7 @@ struct mr_plan_lane {
 struct mr_copy_plan {
     const struct mr_copy *copy;   /* as long as somebody takes pieces */
     bool counts;                  /* the sink's session, that it is made for, goes on */
+    bool is_told, is_stored;      /* the stored record was to say how far it is, and says it */
     struct mr_plan_table *tables; /* as copy->tables; no pieces: it is not wanted, or it is done */
     uint32_t table_count;
     uint32_t *order; /* of the tables that are read; those of one relation follow each other */

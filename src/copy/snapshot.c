@@ -636,6 +636,31 @@ static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_err
     return MR_OK;
 }
 
+static bool is_beginning_stored(struct copying *copying)
+{
+    MR_HOLD(&copying->snapshot->lock);
+    return copying->plan->is_stored;
+}
+
+/* Which columns are hidden is known by now: the next process is to know it, too, though of this one
+ * no row may come to the sink. A batch without rows takes that along. */
+static mr_status store_beginning(struct copying *copying, struct mr_error *ret_error)
+{
+    if (!copying->snapshot->options.stores_beginning || !copying->port->stores) {
+        return MR_OK;
+    }
+    struct mr_lane *lane = copying->workers[0].lane;
+    mr_lane_attach(lane);
+    while (!mr_lane_take(lane)) {
+        MR_TRY(look_around(copying, ret_error));
+    }
+    mr_lane_hand_over(lane);
+    while (!is_beginning_stored(copying)) {
+        MR_TRY(look_around(copying, ret_error));
+    }
+    return MR_OK;
+}
+
 static void begin_progress(struct copying *copying)
 {
     const struct mr_copy *copy = copying->copy;
@@ -701,6 +726,7 @@ static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
     begin_progress(copying);
     tell_keyless(copying);
     tell_skip(copying);
+    MR_TRY(store_beginning(copying, ret_error));
     MR_TRY(copy_snapshot_read_rows(copying, ret_error));
     MR_TRY(send_last_rows(copying, ret_error));
     return wait_for_sink(copying, ret_error);
@@ -932,6 +958,7 @@ static void copy_snapshot_section(struct mr_companion *companion, const struct m
         for (uint32_t i = MR_LANE_STREAM + 1; i < reach->lanes; i++) {
             mr_copy_plan_safe(plan, i - MR_LANE_STREAM - 1, reach->steps[i]);
         }
+        plan->is_told = true;
         state = mr_copy_plan_state(plan, mr_port_records_beside(companion->port) -
                                              atomic_load(&snapshot->rows_before));
     }
@@ -939,6 +966,16 @@ static void copy_snapshot_section(struct mr_companion *companion, const struct m
     if (state != NULL) {
         mr_copy_stored_add(state, snapshot->options.only, checkpoint);
         mr_copy_stored_free(state);
+    }
+}
+
+static void copy_snapshot_stored(struct mr_companion *companion)
+{
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
+    MR_HOLD(&snapshot->lock);
+    if (snapshot->plan != NULL && snapshot->plan->is_told && !snapshot->plan->is_stored) {
+        snapshot->plan->is_stored = true;
+        mr_port_wake(companion->port);
     }
 }
 
@@ -986,7 +1023,8 @@ struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options,
                                                 .sealed = copy_snapshot_sealed,
                                                 .adopt = copy_snapshot_adopt,
                                                 .safe = copy_snapshot_safe,
-                                                .section = copy_snapshot_section};
+                                                .section = copy_snapshot_section,
+                                                .stored = copy_snapshot_stored};
     struct mr_snapshot *snapshot = MR_NEW(struct mr_snapshot);
     snapshot->base.ops = &ops;
     snapshot->options = *options;

@@ -185,6 +185,7 @@ static void copies_wire(struct app *app)
     app->server = mr_pg_server_new(app->source);
     options->server = app->server;
     options->topics = app->kept.topics;
+    options->stores_beginning = app->kept.hidden != NULL;
     options->change_bytes_max = pipeline->change_bytes_max;
     if (app->config->source.signal_table != NULL) {
         options->on_signal = take_signal_row;

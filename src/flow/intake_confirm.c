@@ -66,10 +66,7 @@ int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
 {
     struct mr_lane *lane = intake->lane;
-    if (lane->filling == NULL) {
-        lane->filling = mr_pool_acquire(&intake->pipeline->pool);
-    }
-    if (lane->filling == NULL) {
+    if (!mr_lane_take(lane)) {
         return; /* another lane has just taken it */
     }
     MR_ASSERT(lane->filling->record_count == 0);

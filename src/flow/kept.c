@@ -41,6 +41,14 @@ static void add_kept(const struct mr_companion *companion, struct mr_checkpoint 
     }
 }
 
+/* A transaction of its own takes it along. */
+static mr_status note_kept(struct mr_companion *companion)
+{
+    atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
+    (void)mr_port_note(companion->port->stream);
+    return MR_OK;
+}
+
 static void adopt_columns(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
     const char *json = kept_json(companion, stored);
@@ -56,10 +64,18 @@ static void kept_add_columns(struct mr_companion *companion, const struct mr_rea
     add_kept(companion, checkpoint, mr_hidden_format(what_of(companion)));
 }
 
+static bool columns_owe(const struct mr_companion *companion)
+{
+    return mr_hidden_owes(what_of(companion));
+}
+
 void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
 {
-    static const struct mr_companion_ops ops = {
-        .name = COLUMNS, .adopt = adopt_columns, .section = kept_add_columns};
+    static const struct mr_companion_ops ops = {.name = COLUMNS,
+                                                .adopt = adopt_columns,
+                                                .owes = columns_owe,
+                                                .between = note_kept,
+                                                .section = kept_add_columns};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = hidden};
 }
 
@@ -115,14 +131,6 @@ void mr_kept_placings_init(struct mr_keeper *kept, struct mr_placings *placings)
                                                 .section = add_placings,
                                                 .stored = placings_stored};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = placings};
-}
-
-/* A transaction of its own takes it along. */
-static mr_status note_kept(struct mr_companion *companion)
-{
-    atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
-    (void)mr_port_note(companion->port->stream);
-    return MR_OK;
 }
 
 static void adopt_silence(struct mr_companion *companion, const struct mr_checkpoint *stored)

@@ -59,6 +59,15 @@ static bool lane_may_take(const struct mr_lane *lane)
     return mr_pool_has_batch(&lane->pipeline->pool, lane->has_waited ? 0 : lane->leaves);
 }
 
+bool mr_lane_take(struct mr_lane *lane)
+{
+    if (lane->filling == NULL && lane_may_take(lane)) {
+        lane->filling = mr_pool_acquire(&lane->pipeline->pool);
+        lane->has_waited = false;
+    }
+    return lane->filling != NULL;
+}
+
 bool mr_lane_has_batch(const struct mr_lane *lane)
 {
     return lane->filling != NULL || lane_may_take(lane);
@@ -242,11 +251,7 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
 {
     mr_oversizer_next(&lane->oversizer);
     for (;;) {
-        if (lane->filling == NULL && lane_may_take(lane)) {
-            lane->filling = mr_pool_acquire(&lane->pipeline->pool);
-            lane->has_waited = false;
-        }
-        if (lane->filling == NULL) {
+        if (lane->filling == NULL && !mr_lane_take(lane)) {
             return MR_FULL;
         }
         struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];

@@ -93,6 +93,9 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session);
 mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
                          struct mr_error *ret_error);
 
+/* A batch is at hand. False: none can be had now. */
+bool mr_lane_take(struct mr_lane *lane);
+
 /* The batch at hand is the sink thread's from now on. It holds records, or a position or place. */
 void mr_lane_hand_over(struct mr_lane *lane);
 

@@ -653,6 +653,11 @@ char *mr_hidden_format(struct mr_hidden *hidden)
     return mr_seen_format(&hidden->seen);
 }
 
+bool mr_hidden_owes(const struct mr_hidden *hidden)
+{
+    return !atomic_load_explicit(&hidden->seen.is_formatted, memory_order_relaxed);
+}
+
 void mr_hidden_take(struct mr_hidden *hidden, const char *json)
 {
     MR_HOLD(&hidden->lock);

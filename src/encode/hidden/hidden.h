@@ -47,6 +47,9 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
  * the next process does not know: of a table of these that was altered then nothing goes out. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
+/* Something was seen that `format` has not said yet. Any thread, without the lock. */
+bool mr_hidden_owes(const struct mr_hidden *hidden);
+
 /* The names, "schema.table", of tables of which something was hidden; some twice. The caller's. */
 char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count);
 

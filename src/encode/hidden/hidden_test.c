@@ -355,7 +355,9 @@ static void test_hidden_format_take(void **state)
     mr_hidden_free(hidden);
     assert_non_null(json);
     hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+    assert_true(mr_hidden_owes(hidden));
     assert_null(mr_hidden_format(hidden));
+    assert_false(mr_hidden_owes(hidden)); /* though it is nothing */
     mr_hidden_take(hidden, json);
     assert_int_equal(LOOK(1, "people", "id", "email"), MR_ERR_POISON);
     mr_hidden_free(hidden);

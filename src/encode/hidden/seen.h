@@ -38,8 +38,8 @@ struct mr_seen_tables {
     uint32_t count, room;
     struct mr_index by_oid, by_name;
     uint64_t last_order;
-    char *stored;      /* as it is stored, unless */
-    bool is_formatted; /* it has changed */
+    char *stored;              /* as it is stored, unless */
+    _Atomic bool is_formatted; /* it has changed */
     bool was_too_much;
     struct mr_text shown; /* "schema.table.column", …: those that were hidden in what was taken, and
                              that no rule hides now */

@@ -140,15 +140,13 @@ static char *format_bounded(struct mr_seen_tables *tables)
 
 char *mr_seen_format(struct mr_seen_tables *tables)
 {
-    if (tables->count == 0 && tables->cut == 0) {
-        return NULL;
-    }
     if (!tables->is_formatted) {
+        bool has_any = tables->count > 0 || tables->cut != 0;
         free(tables->stored);
-        tables->stored = format_bounded(tables);
+        tables->stored = has_any ? format_bounded(tables) : NULL;
         tables->is_formatted = true;
     }
-    return MR_STRDUP(tables->stored);
+    return tables->stored == NULL ? NULL : MR_STRDUP(tables->stored);
 }
 
 /* Whether a rule of now hides a column of that name there, or in what the table was a partition of.
