@@ -418,6 +418,8 @@ static mr_status store(struct delivery *delivery, const struct mr_checkpoint *to
     MR_ASSERT(to->end_lsn >= delivery->published.lsn);
     MR_ASSERT(is_transactional(delivery) || to->end_lsn <= delivery->stream->ack.acknowledged);
     pthread_mutex_lock(&pipeline->shared.lock);
+    /* A transaction that gives up what is half ended is not committed. */
+    MR_ASSERT(pipeline->shared.is_identified || pipeline->sink->is_half_ended);
     state.identity = pipeline->shared.identity;
     pthread_mutex_unlock(&pipeline->shared.lock);
     add_sections(delivery, &state);
@@ -428,12 +430,14 @@ static mr_status store(struct delivery *delivery, const struct mr_checkpoint *to
     return status;
 }
 
-/* Not before anything of the stream is: a record of it says that it has begun. What is stored
- * within transactions needs one, which a step of the companion's makes (`between`). */
+/* Not before anything of the stream is, and the server has said whose it is: a record says both.
+ * What is stored within transactions needs one, which a step of the companion's makes
+ * (`between`). */
 static void follow_debts(struct delivery *delivery)
 {
     struct store *store = &delivery->store;
-    if (delivery->stream->ack.acknowledged == 0) {
+    if (delivery->stream->ack.acknowledged == 0 ||
+        !atomic_load_explicit(&delivery->pipeline->by_source.was_connected, memory_order_acquire)) {
         return;
     }
     bool wants = false;

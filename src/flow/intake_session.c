@@ -194,7 +194,7 @@ static void intake_session_begin_stream(struct mr_intake *intake)
     intake->wait.socket = socket_kind(pipeline->source->ops->descriptor(pipeline->source));
     mr_backlog_end(&pipeline->backlog);
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
-    atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_release);
     if (pipeline->on_open.call != NULL) {
         pipeline->on_open.call(pipeline->on_open.context);
     }

@@ -119,6 +119,7 @@ void mr_pipeline_identify(struct mr_pipeline *pipeline, const struct mr_identity
 {
     MR_HOLD(&pipeline->shared.lock);
     pipeline->shared.identity = *identity;
+    pipeline->shared.is_identified = true;
 }
 
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)

@@ -82,6 +82,7 @@ struct mr_by_sink {
 struct mr_shared {
     pthread_mutex_t lock;        /* once a batch */
     struct mr_identity identity; /* of the stream that is open; by the source thread */
+    bool is_identified;          /* the source has said it */
     mr_lsn published;            /* as mr_pipeline's, */
     struct mr_commit last; /* and the last transaction with rows before it; by the sink thread */
 };
