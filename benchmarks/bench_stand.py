@@ -90,7 +90,8 @@ class Stand:
 
     def launch(self, command, stderr=subprocess.DEVNULL, **environment):
         """A program on this database that `close` ends, if it has not ended by then."""
-        environment = {**os.environ, "BENCH_URL": dsn(self.name), **environment}
+        environment = {**os.environ, "BENCH_URL": dsn(self.name) + "?connect_timeout=120",  # Valgrind is slow
+                       **environment}
         self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, text=True, env=environment))
         return self.processes[-1]
 

@@ -134,10 +134,7 @@ trap finish EXIT
 trap 'say "interrupted: ending the load"; [ -z "$load" ] || kill -INT "$load" 2>/dev/null || true' INT TERM
 
 start() {
-    local more=()
-    # Under valgrind everything takes longer, a handshake with TLS too.
-    case $tool in valgrind | callgrind) more=('source.postgres.connect_timeout="120s"') ;; esac
-    daemon_start "$out" 1 "${more[@]}"
+    daemon_start "$out" 1
     printf 'script=%s\nchild=%s\npid=%s\nname=%s\n' $$ "$LOAD_CHILD" "$LOAD_PID" "$LOAD_NAME" >"$RUNNING"
     describe_environment >"$out/env.txt"
 }

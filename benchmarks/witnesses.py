@@ -136,8 +136,7 @@ class Drains(Stand):
         out = os.path.join(folder, "callgrind.out")
         command = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
                    "--compress-pos=no", "--fair-sched=yes", binary, "--stop-after", str(EVENTS_COUNTED)]
-        # Valgrind is slow, and a busy machine makes it slower.
-        process, topic = self.start(command, slot, environment, **{"source.postgres.connect_timeout": '"120s"'})
+        process, topic = self.start(command, slot, environment)
         try:
             _, errors = process.communicate(timeout=COUNT_LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -247,7 +247,7 @@ static const struct mr_table_name tables[] = {{"public", "orders"}, {"app", "Use
 static struct mr_pg_source_options options_now(const char *conninfo)
 {
     return (struct mr_pg_source_options){
-        .connection = {.conninfo = conninfo, .connect_timeout_ms = 10000},
+        .connection = {.conninfo = conninfo},
         .slot = "millrace",
         .publication = "millrace",
         .captured = {.pipeline = "0123456789abcdef",

@@ -202,7 +202,7 @@ static void model_open(struct model *model)
                                          : MR_FORMAT_CLOUDEVENTS,
             .types = i >= 5 ? MR_TYPES_DEBEZIUM : MR_TYPES_TEXT,
             .json_schemas = i >= 5 ? MR_JSON_SCHEMAS : MR_JSON_BARE,
-            .cloud = {.mode = i == 2 ? MR_CLOUD_STRUCTURED : MR_CLOUD_BINARY, .extensions = true},
+            .cloud_mode = i == 2 ? MR_CLOUD_STRUCTURED : MR_CLOUD_BINARY,
             .bare = {.deletes = MR_DELETE_REWRITE,
                      .fields = &added,
                      .headers = &added,

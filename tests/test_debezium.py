@@ -69,8 +69,7 @@ VARIANTS = {
     "double": ({"decimal.handling.mode": "double", "time.precision.mode": "isostring", "binary.handling.mode": "base64",
                 "skipped.operations": "u,t", "message.prefix.exclude.list": "other"},
                {"decimal_handling_mode": '"double"', "time_precision_mode": '"isostring"', "binary_handling_mode": '"base64"',
-                "skipped_operations": '["update", "truncate"]', "messages__prefixes": '["*"]',
-                "messages__excluded_prefixes": '["other"]'}),
+                "skipped_operations": '["update", "truncate"]', "messages__prefixes": '["*", "!other"]'}),
     "micro": ({"time.precision.mode": "adaptive_time_microseconds", "binary.handling.mode": "base64-url-safe",
                "unavailable.value.placeholder": "gone", "tombstones.on.delete": "false", "topic.delimiter": "-",
                "skip.messages.without.change": "true"},
@@ -92,16 +91,16 @@ VARIANTS = {
              {"format": '"row"', "row__delete_tombstone_handling_mode": '"rewrite-with-tombstone"', "skipped_operations": "[]",
               "row__add_fields": '["op", "source.ts_ms", "lsn", "table", "txId:transaction", "sequence", "source.snapshot", "db",'
                                  ' "origin", "schema:s", "xmin"]', "messages__prefixes": '["*"]'}),
-    "transactions": ({"provide.transaction.metadata": "true", "topic.transaction": "of_these", "message.prefix.include.list": "judge.*",
+    "transactions": ({"provide.transaction.metadata": "true", "message.prefix.include.list": "judge.*",
                       "skip.messages.without.change": "true"},
-                     {"provide_transaction_metadata": "true", "topic_transaction": '"of_these"', "messages__prefixes": '["judge"]',
+                     {"provide_transaction_metadata": "true", "messages__prefixes": '["judge"]',
                       "skip_messages_without_change": "true"}),
     # Values of headers as Connect has them by itself.
     "headed": ({**unwrap("tombstone"), "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
                 "transforms.unwrap.add.headers": "op,source.ts_us,lsn:at,table,connector",
                 "transforms.unwrap.add.headers.prefix": "of_"},
-               {"format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"', "row__add_headers_prefix": '"of_"',
-                "row__add_headers": '["op", "source.ts_us", "lsn:at", "table", "connector"]',
+               {"format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"', 
+                "row__add_headers": '["op=of_op", "source.ts_us=of_source_ts_us", "lsn=of_at", "table=of_table", "connector=of_connector"]',
                 "messages__prefixes": '["*"]'}),
 }
 

@@ -31,8 +31,8 @@ class Shop:
 def start(server, folder, **options):
     process = Millrace(Shop, folder, sink__kafka__brokers=None, sink__type='"discard"',
                        pipeline__shutdown_deadline='"1s"', pipeline__reconnect_max='"100ms"',
-                       source__postgres__connect_timeout='"5s"', metrics__interval='"0ms"', **options)
-    process.environment["TEST_URL"] = server.dsn()
+                       metrics__interval='"0ms"', **options)
+    process.environment["TEST_URL"] = server.dsn() + "?connect_timeout=5"
     return process.start()
 
 

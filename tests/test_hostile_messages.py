@@ -14,7 +14,7 @@ SEED, MESSAGES = 16, 300
 VARIANTS = {
     "text": {"outbox__fields": '["type:header:eventType", "n:header", "part:partition"]'},
     "json": {"outbox__fields": '["type:envelope", "n:envelope", "part:partition"]', "outbox__key_format": '"json"',
-             "outbox__value_format": '"json"', "outbox__expand_json": "true", "outbox__json_nulls": '"optional_bytes"'},
+             "outbox__value_format": '"json"', "outbox__expand_json": "true", "outbox__expand_keeps": '"nulls"'},
     "debezium": {"types": '"debezium"', "outbox__value_format": '"json"', "outbox__expand_json": "true", "outbox__tombstones": "true",
                  "outbox__fields": '["type:header:eventType", "n:envelope"]', "outbox__timestamp": '"at"'},
 }

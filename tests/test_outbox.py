@@ -34,8 +34,7 @@ VARIANTS = {
              {"outbox__fields": FIELDS, "outbox__timestamp": "at", "outbox__topic": "{}.$1"}),
     "json": ({"transforms.o.route.topic.regex": "([A-Za-z.]+)(-.*)?", "transforms.o.route.topic.replacement": "{}.$1",
               "transforms.o.table.field.event.key": "n", "transforms.o.route.tombstone.on.empty.payload": "true"},
-             {"outbox__key_format": "json", "outbox__value_format": "json", "outbox__topic_regex": "([A-Za-z.]+)(-.*)?",
-              "outbox__topic": "{}.$1", "outbox__key": "n", "outbox__tombstones": True}),
+             {"outbox__key_format": "json", "outbox__value_format": "json", "outbox__topic": ["([A-Za-z.]+)(-.*)?", "{}.$1"], "outbox__key": "n", "outbox__tombstones": True}),
     "tombstones": ({"key.converter": STRING, "value.converter": STRING, "transforms.o.table.field.event.id": "n",
                     "transforms.o.route.topic.replacement": "{}.${routedByValue}",
                     "transforms.o.route.tombstone.on.empty.payload": "true",
@@ -54,12 +53,12 @@ VARIANTS = {
               "transforms.o.table.json.payload.null.behavior": "optional_bytes",
               "transforms.o.table.json.payload.empty.array.behavior": "optional_string",
               "transforms.o.table.fields.additional.placement": "type:envelope"},
-             {"outbox__expand_json": True, "outbox__payload": "doc", "outbox__json_nulls": "optional_bytes",
-              "outbox__json_empty_arrays": "optional_string", "outbox__fields": ["type:envelope"], "outbox__topic": "{}.$1"}),
+             {"outbox__expand_json": True, "outbox__payload": "doc", "outbox__expand_keeps": "both",
+              "outbox__fields": ["type:envelope"], "outbox__topic": "{}.$1"}),
     "bytes": ({"key.converter": STRING, "value.converter": BYTES, "transforms.o.route.topic.replacement": "{}.${routedByValue}",
                "transforms.o.table.field.event.payload": "raw", "transforms.o.table.field.additional.missing": "ignore",
                "transforms.o.table.fields.additional.placement": "none:header,type:header"},
-              {"outbox__payload": "raw", "outbox__missing_fields": "ignore", "outbox__fields": ["none:header", "type:header"],
+              {"outbox__payload": "raw", "outbox__fields": ["none?:header", "type?:header"],
                "outbox__topic": "{}.$1"}),
 }
 
@@ -69,12 +68,12 @@ MANY = {"table.include.list": ",".join(TABLES), "key.converter": "org.apache.kaf
 VARIANTS |= {
     "regex": ({**MANY, "transforms.o.type": "org.apache.kafka.connect.transforms.RegexRouter",
                "transforms.o.regex": "[^.]*[.](.*)[.](t|end)", "transforms.o.replacement": "{}.$2"},
-              {"routing__topic_regex": "[^.]*[.](.*)[.](t|end)", "routing__topic": "{}.$2", "routing__sharing": "allow"}),
+              {"routing__topic": ["[^.]*[.](.*)[.](t|end)", "{}.$2"], "routing__sharing": "allow"}),
     "logical": ({**MANY, "transforms.o.type": "io.debezium.transforms.ByLogicalTableRouter",
                  "transforms.o.topic.regex": "[^.]*[.](.*)[.](t|end)", "transforms.o.topic.replacement": "{}.$2",
                  "transforms.o.key.field.regex": ".*[.]shard_(.)[.].*", "transforms.o.key.field.replacement": "$1"},
-                {"routing__topic_regex": "[^.]*[.](.*)[.](t|end)", "routing__topic": "{}.$2", "routing__sharing": "key",
-                 "routing__key_regex": ".*[.]shard_(.)[.].*", "routing__key_value": "$1"}),
+                {"routing__topic": ["[^.]*[.](.*)[.](t|end)", "{}.$2"], "routing__sharing": "key",
+                 "routing__key_value": [".*[.]shard_(.)[.].*", "$1"]}),
 }
 OTHERS = ("regex", "logical")
 

@@ -403,7 +403,7 @@ def test_thousands_of_tables(database, millrace, topic, count, by_pattern):
     tables = make_tables(database, count)
     sending = tables[:10000]
     database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
-    options = {"pipeline__memory": '"128MiB"', "routing__topic_regex": '".*"', "routing__sharing": '"key"',
+    options = {"pipeline__memory": '"128MiB"', "routing__sharing": '"key"',
                "routing__topic": json.dumps(database.prefix + ".all")}
     process = millrace(tables=tables[:1], **options)
     process.environment.update(MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="65536", MALLOC_MMAP_THRESHOLD_="65536")

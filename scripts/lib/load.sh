@@ -81,7 +81,8 @@ END
     } >"$folder/config.toml"
     # Tables first: a publication names them.
     "$LOAD_PROGRAM" prepare --url "$LOAD_URL" --tables "$tables" || die "no tables in PostgreSQL"
-    MILLRACE_LOAD_URL=$LOAD_URL MILLRACE_DUMPABLE=1 "${LOAD_COMMAND[@]}" "$MILLRACE_BIN" \
+    # Under valgrind everything takes longer, a handshake with TLS too.
+    MILLRACE_LOAD_URL="$LOAD_URL?connect_timeout=120" MILLRACE_DUMPABLE=1 "${LOAD_COMMAND[@]}" "$MILLRACE_BIN" \
         --config "$folder/config.toml" >/dev/null 2>"$folder/millrace.log" &
     LOAD_CHILD=$!
     wait_for "${LOAD_START_LIMIT:-60}" daemon_streams || {

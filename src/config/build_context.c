@@ -64,7 +64,7 @@ void mr_config_build_context(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.context_headers;
     bool is_structured = config->encode.format == MR_FORMAT_CLOUDEVENTS &&
-                         config->encode.cloud.mode == MR_CLOUD_STRUCTURED;
+                         config->encode.cloud_mode == MR_CLOUD_STRUCTURED;
     bool is_written = config->sink_kind == MR_SINK_FILE || config->sink_kind == MR_SINK_STDOUT;
     for (uint32_t i = 0; i < names->count; i++) {
         const char *fault = header_fault(config, names->items[i]);

@@ -56,18 +56,11 @@ static void check_delimiter(struct mr_config *config)
 static void build_transactions(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
-    struct mr_encode_options *encode = &config->encode;
-    if (values->transaction_metadata == 0) {
-        return;
+    if (values->transaction_metadata != 0) {
+        config->encode.transaction_topic =
+            mr_config_keep(config, mr_topic_name(values->topic_prefix, values->topic_delimiter, "",
+                                                 "transaction"));
     }
-    char *name = mr_config_keep(config, mr_topic_name(values->topic_prefix, values->topic_delimiter,
-                                                      "", values->topic_transaction));
-    const char *fault = mr_topic_fault(name);
-    if (fault != NULL || values->topic_transaction[0] == '\0') {
-        REFUSE(config, topic_transaction, ": the topic \"%s\" %s", name,
-               fault == NULL ? "needs a last part" : fault);
-    }
-    encode->transaction_topic = name;
 }
 
 static void build_heartbeat(struct mr_config *config)
@@ -103,13 +96,14 @@ static void build_heartbeat(struct mr_config *config)
     config->encode.heartbeat_topic = name;
 }
 
-/* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or
- * "<prefix>name" (AbstractExtractNewRecordState.FieldReference). */
-static bool build_encode_take_field(struct mr_config *config, const char *text, const char *prefix,
+/* "source.ts_ms", "lsn" or "lsn:name": the field is called "__source_ts_ms", "__lsn" or "__name"
+ * (AbstractExtractNewRecordState.FieldReference); that of "lsn=name" is called "name". */
+static bool build_encode_take_field(struct mr_config *config, const char *text,
                                     struct mr_added_field *ret)
 {
-    size_t len = strcspn(text, ":");
-    const char *alias = text[len] == ':' ? text + len + 1 : NULL;
+    size_t len = strcspn(text, ":=");
+    const char *alias = text[len] == '\0' ? NULL : text + len + 1;
+    const char *prefix = text[len] == '=' ? "" : "__";
     bool has_part;
     if (!mr_event_field_find((mr_slice){.data = (const uint8_t *)text, .len = len}, &ret->field,
                              &has_part) ||
@@ -125,13 +119,12 @@ static bool build_encode_take_field(struct mr_config *config, const char *text, 
 }
 
 static const struct mr_added_field *build_encode_build_fields(struct mr_config *config,
-                                                              uint32_t option, const char *prefix,
-                                                              uint32_t *ret_count)
+                                                              uint32_t option, uint32_t *ret_count)
 {
     const struct mr_strings *texts = mr_value_of(&config->values, option);
     struct mr_added_field *fields = KEPT_ARRAY(config, struct mr_added_field, texts->count);
     for (uint32_t i = 0; i < texts->count; i++) {
-        if (!build_encode_take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
+        if (!build_encode_take_field(config, texts->items[i], &fields[*ret_count])) {
             REFUSE_AT(config, option,
                       ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
                       "\"source.lsn\" or another of docs/formats.md, with a name of its own after "
@@ -153,12 +146,9 @@ static const struct mr_added_field *build_encode_build_fields(struct mr_config *
 
 static void build_bare(struct mr_config *config)
 {
-    struct mr_config_values *values = &config->values;
     struct mr_bare_options *bare = &config->encode.bare;
-    bare->fields = build_encode_build_fields(config, MR_INDEX_row_fields, values->row_fields_prefix,
-                                             &bare->field_count);
-    bare->headers = build_encode_build_fields(config, MR_INDEX_row_headers,
-                                              values->row_headers_prefix, &bare->header_count);
+    bare->fields = build_encode_build_fields(config, MR_INDEX_row_fields, &bare->field_count);
+    bare->headers = build_encode_build_fields(config, MR_INDEX_row_headers, &bare->header_count);
 }
 
 /* A reader that wants schemas ends at a record without one: what has none is refused where it would
@@ -210,8 +200,6 @@ void mr_config_build_encode(struct mr_config *config)
                                                       LINE(config, skipped_operations), false);
     encode->message_prefixes = (const char *const *)values->message_prefixes.items;
     encode->message_prefix_count = values->message_prefixes.count;
-    encode->message_excluded = (const char *const *)values->message_excluded.items;
-    encode->message_excluded_count = values->message_excluded.count;
     encode->message_bytes_max = mr_config_message_max((uint64_t)values->message_max);
     check_delimiter(config);
     build_transactions(config);

@@ -102,6 +102,7 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
     case MR_KIND_TOPIC:
         return cJSON_CreateString(*(char *const *)field);
     case MR_KIND_STRINGS:
+    case MR_KIND_REWRITE:
         return json_of_strings(field);
     case MR_KIND_LOGIN:
     case MR_KIND_SECRET:

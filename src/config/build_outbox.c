@@ -38,7 +38,8 @@ static void build_outbox_tables(struct mr_config *config)
     config->outbox.tables = tables;
 }
 
-/* "column:placement" or "column:placement:name"; no part has a colon. */
+/* "column:placement" or "column:placement:name"; no part has a colon. A column with a ? may be
+ * lacking. */
 static bool build_outbox_take_field(struct mr_config *config, const char *text,
                                     struct mr_outbox_field *ret)
 {
@@ -53,7 +54,11 @@ static bool build_outbox_take_field(struct mr_config *config, const char *text,
     *colon = '\0';
     char *word = colon + 1;
     colon = strchr(word, ':');
-    *ret = (struct mr_outbox_field){.column = copy, .name = colon == NULL ? copy : colon + 1};
+    char *end = copy + strlen(copy) - 1;
+    bool may_lack = end != copy && *end == '?';
+    *end = may_lack ? '\0' : *end;
+    *ret = (struct mr_outbox_field){
+        .column = copy, .name = colon == NULL ? copy : colon + 1, .may_lack = may_lack};
     if (colon != NULL) {
         *colon = '\0';
     }
@@ -105,20 +110,6 @@ static void build_outbox_build_fields(struct mr_config *config)
     }
 }
 
-static void build_route(struct mr_config *config)
-{
-    struct mr_config_values *values = &config->values;
-    char reason[256];
-    struct mr_value_route *route = &config->outbox.route;
-    if (!mr_rewrite_init(&route->rewrite, values->outbox_topic_regex, values->outbox_topic, reason,
-                         sizeof(reason))) {
-        PROBLEM(config, LINE_OF(config, outbox_topic_regex, outbox_topic),
-                "outbox.topic_regex and outbox.topic make no topic: %s", reason);
-    }
-    mr_names_check_topic(config, MR_INDEX_outbox_topic, values->outbox_topic,
-                         LINE_OF(config, outbox_topic, outbox_tables));
-}
-
 void mr_config_build_outbox(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -129,6 +120,7 @@ void mr_config_build_outbox(struct mr_config *config)
     config->outbox.messages = mr_config_or_null(values->outbox_messages);
     build_outbox_tables(config);
     build_outbox_build_fields(config);
-    build_route(config);
+    mr_names_rewrite(config, MR_INDEX_outbox_topic, &config->outbox.route.rewrite);
+    mr_names_check_topic(config, MR_INDEX_outbox_topic);
     config->encode.outbox = &config->outbox;
 }

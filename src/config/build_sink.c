@@ -282,7 +282,7 @@ void mr_config_build_sink(struct mr_config *config)
         PROBLEM(config, line == 0 ? values->file_section_line : line,
                 "sink.file.path is missing; set path = \"…\"");
     }
-    if (config->sink_kind != MR_SINK_KAFKA && config->encode.cloud.mode == MR_CLOUD_BINARY) {
+    if (config->sink_kind != MR_SINK_KAFKA && config->encode.cloud_mode == MR_CLOUD_BINARY) {
         REFUSE(config, cloud_mode,
                " = \"binary\" needs headers, which only Kafka's records have; take "
                "\"structured\", or [sink.kafka]");

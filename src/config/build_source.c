@@ -28,7 +28,6 @@ static void build_connection(struct mr_config *config, uint32_t text_option, uin
     connection->password = mr_config_watched(config, "PostgreSQL password", password);
     connection->password_program = mr_config_program(config, password);
     connection->application_name = application_name(config);
-    connection->connect_timeout_ms = (uint32_t)config->values.connect_timeout;
     connection->insecure_tls = config->values.source_insecure_tls != 0;
 }
 

@@ -250,9 +250,10 @@ bool mr_names_in_clear(const char *url)
                         mr_slice_of(url + sizeof(scheme) - 1));
 }
 
-void mr_names_check_topic(struct mr_config *config, uint32_t option, const char *replacement,
-                          uint32_t line)
+void mr_names_check_topic(struct mr_config *config, uint32_t option)
 {
+    const struct mr_strings *given = mr_value_of(&config->values, option);
+    const char *replacement = given->items[given->count - 1];
     char fixed[2] = {0};
     for (const char *at = replacement; *at != '\0'; at++) {
         if (*at == '$' && at[1] != '\0') {
@@ -264,7 +265,7 @@ void mr_names_check_topic(struct mr_config *config, uint32_t option, const char 
         fixed[0] = *at == '.' ? '_' : *at; /* a name of one dot is bad, one with a dot is not */
         const char *fault = mr_topic_fault(fixed);
         if (fault != NULL) {
-            PROBLEM(config, line, "%s: \"%s\" %s", mr_option_at(option)->path, replacement, fault);
+            REFUSE_AT(config, option, ": \"%s\" %s", replacement, fault);
             return;
         }
     }

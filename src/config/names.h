@@ -51,6 +51,8 @@ const char *mr_names_host_fault(const char *host);
 /* Whether what a URL is sent goes to another machine without TLS. */
 bool mr_names_in_clear(const char *url);
 
-/* What a replacement (base/rewrite.h) puts between its groups must be good for a topic's name. */
-void mr_names_check_topic(struct mr_config *config, uint32_t option, const char *replacement,
-                          uint32_t line);
+/* Makes what an option that is set says of names: its text alone is for all. */
+void mr_names_rewrite(struct mr_config *config, uint32_t option, struct mr_rewrite *ret);
+
+/* What its text puts between groups must be good for a topic's name. */
+void mr_names_check_topic(struct mr_config *config, uint32_t option);

@@ -3,7 +3,7 @@
 #include "base/markdown.h"
 #include "convert/convert_internal.h"
 
-enum fate { CARRIED, LISTED, MAPPED, SAME, WORKED, SILENT, IDLE, LOST, OLD };
+enum fate { CARRIED, MAPPED, SAME, WORKED, SILENT, IDLE, LOST, OLD };
 
 static const struct row {
     const char *names;
@@ -48,7 +48,8 @@ static const char *find_word(struct mr_convert *c, const char *words, const char
 /* A property of librdkafka has no section. */
 static bool convert_set(struct mr_convert *c, const struct row *row, const char *value)
 {
-    if (row->fate == LISTED) {
+    uint32_t index;
+    if (mr_option_find(row->to, &index) && mr_option_at(index)->kind == MR_KIND_STRINGS) {
         struct mr_cv_list list = mr_cv_split(c, value, ',');
         mr_cv_set_list(c, row->to, &list);
         return true;
@@ -97,7 +98,6 @@ static void convert_line(struct mr_convert *c, struct mr_cv_line *line, const st
     bool is_default = row->fallback[0] != '\0' && strcasecmp(row->fallback, line->value) == 0;
     switch (row->fate) {
     case CARRIED:
-    case LISTED:
         carry(c, row, line);
         break;
     case MAPPED:
@@ -262,8 +262,9 @@ static void put_fate(FILE *to, const struct row *row)
     static const struct {
         const char *before, *after; /* what the option becomes */
     } becomes[] = {
-        [CARRIED] = {"becomes `", "`"}, [LISTED] = {"becomes `", "`"},
-        [MAPPED] = {"becomes `", "`"},  [WORKED] = {"becomes ", ""},
+        [CARRIED] = {"becomes `", "`"},
+        [MAPPED] = {"becomes `", "`"},
+        [WORKED] = {"becomes ", ""},
         [OLD] = {"old name of `", "`"},
     };
     switch (row->fate) {

@@ -117,7 +117,7 @@ bool mr_cv_same_regex(const char *java);
 
 /* Sets an expression and its replacement; false: they mean something else here. */
 bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replacement,
-                   const char *regex_option, const char *option);
+                   const char *option);
 
 /* Converts a line by the row "@<class>.<option>"; false: there is none. */
 bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char *java,

@@ -211,7 +211,7 @@ static const struct {
     {TABLES "signal.kafka.topic=asks\n", NULL, "signal.kafka.topic: not carried"},
     {TABLES "signal.enabled.channels=source,jmx\n", NULL, "signal.enabled.channels: not carried"},
     {TABLES "message.prefix.include.list=a,b\n", "prefixes = [\"(?i)a\", \"(?i)b\"]", NULL},
-    {TABLES "message.prefix.exclude.list=a,b\n", "excluded_prefixes = [\"(?i)a\", \"(?i)b\"]",
+    {TABLES "message.prefix.exclude.list=a,b\n", "prefixes = [\"*\", \"!(?i)a\", \"!(?i)b\"]",
      NULL},
     {TABLES "decimal.handling.mode=wide\n", NULL, "decimal.handling.mode: not carried over"},
     {TABLES "xmin.fetch.interval.ms=5\n", NULL, "xmin.fetch.interval.ms: not carried over"},
@@ -220,7 +220,7 @@ static const struct {
     {TABLES "message.prefix.include.list=a,${file:x:y}\n", "prefixes = [\"name_your_tables_here\"]",
      "value from elsewhere"},
     {TABLES "message.prefix.exclude.list=a{0\\\\,1}b\n",
-     "excluded_prefixes = [\"name_your_tables_here\"]", "regular expression"},
+     "prefixes = [\"*\", \"name_your_tables_here\"]", "regular expression"},
     {TABLES "heartbeat.interval.ms=5000\nheartbeat.action.query=${file:x:y}\n",
      "interval = \"5000ms\"\ntopic_prefix", "write it into heartbeat.query"},
     {TABLES "heartbeat.interval.ms=5000\ntopic.heartbeat.prefix=${file:x:y}\n",
@@ -280,8 +280,8 @@ static const struct {
             "AvroConverter\nvalue.converter.apicurio.registry.url=http://a/apis/registry/v2\n",
      "format = \"avro\"", "/apis/ccompat/v7"},
     {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "format = \"cloudevents\"", NULL},
-    {TABLES CLOUD "value.converter.extension.attributes.enable=false\n", "extensions = false",
-     "stood in its \"payload\""},
+    {TABLES CLOUD "value.converter.extension.attributes.enable=false\n", "format = \"cloudevents\"",
+     "extension attributes are always written"},
     {TABLES CLOUD "value.converter.data.serializer.type=avro\n", NULL,
      "value.converter.data.serializer.type: not carried over"},
     {TABLES "slot.name=${env:SLOT}\n", NULL, "write it into source.postgres.slot_name"},
@@ -315,38 +315,37 @@ static const struct {
     {TABLES
      "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
      "transforms.r.replacement=$2-of-$1\n",
-     "[routing]\ntopic_regex = \"p\\\\.(.*)\\\\.(\\\\w+)\"\ntopic = \"$2-of-$1\"", NULL},
+     "[routing]\ntopic = [\"p\\\\.(.*)\\\\.(\\\\w+)\", \"$2-of-$1\"]", NULL},
     {TABLES "transforms=r\ntransforms.r.type=io.debezium.transforms.ContentBasedRouter\n"
             "transforms.r.topic.expression=value.after.region\n",
      NULL, "where events are"},
     {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=q.*\n"
             "transforms.r.replacement=z\n",
-     "topic_regex = \"q.*\"", NULL},
+     "topic = [\"q.*\", ", NULL},
     {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
             "transforms.r.replacement=z\n",
-     "topic_regex = \"(?<n>.*)\"", NULL},
+     "topic = [\"(?<n>.*)\", ", NULL},
     {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=(.*)\n"
             "transforms.r.replacement=z${n}\n",
      "tables = [\"public.a\", \"s.b\"]", "only Java knows"},
     {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
             "transforms.r.topic.replacement=z\n",
-     "topic = \"z\"\nsharing = \"key\"", NULL},
+     "topic = [\"(.*)\", \"z\"]\nsharing = \"key\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
             "transforms.r.topic.replacement=z\ntransforms.r.key.enforce.uniqueness=false\n",
      "sharing = \"allow\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
             "transforms.r.topic.replacement=z\ntransforms.r.key.field.regex=(.).*\n"
             "transforms.r.key.field.replacement=$1\ntransforms.r.key.field.name=shard\n",
-     "key_field = \"shard\"\nkey_regex = \"(.).*\"\nkey_value = \"$1\"", NULL},
+     "key_field = \"shard\"\nkey_value = [\"(.).*\", \"$1\"]", NULL},
     {TABLES "transforms=r,q\ntransforms.r.type=RegexRouter\ntransforms.r.regex=a\n"
             "transforms.r.replacement=b\ntransforms.q.type=RegexRouter\n"
             "transforms.q.regex=b\ntransforms.q.replacement=c\n",
-     "topic_regex = \"a\"", "write what both do as one"},
+     "topic = [\"a\", \"b\"]", "write what both do as one"},
     {TABLES "transforms=o\ntransforms.o.type=EventRouter\n"
             "transforms.o.route.topic.regex=(?<a>.)-(?<b>.*)\n"
             "transforms.o.route.topic.replacement=${b}.${a}\n",
-     "tables = [\"public.a\", \"s.b\"]\ntopic_regex = \"(?<a>.)-(?<b>.*)\"\ntopic = \"${b}.${a}\"",
-     NULL},
+     "tables = [\"public.a\", \"s.b\"]\ntopic = [\"(?<a>.)-(?<b>.*)\", \"${b}.${a}\"]", NULL},
     {TABLES "transforms=o\ntransforms.o.type=EventRouter\n"
             "transforms.o.route.topic.replacement=${other}\n",
      NULL, "only Java knows"},
@@ -393,7 +392,7 @@ static const struct {
      NULL, "transforms.r.predicate: not carried over"},
     {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.replacement=$1\n"
             "transforms.r.regex=([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\n",
-     "topic_regex = \"([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\"", NULL},
+     "topic = [\"([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.replacement=z\n"
             "transforms.r.regex=[a-z&&[^b]]+\n",
      NULL, "only Java knows"},
@@ -486,8 +485,8 @@ static const struct {
     {TABLES "table.exclude.list=s\\\\.b\n", HELD, "table.exclude.list: not carried over"},
     {TABLES "snapshot.select.statement.overrides=s.b\n", "where = [\"" HELD ": true\"]",
      "keeps the file from starting"},
-    {TABLES "message.prefix.exclude.list=a.+\n", "excluded_prefixes = [\"name_your_tables_here\"]",
-     "messages.excluded_prefixes keeps"},
+    {TABLES "message.prefix.exclude.list=a.+\n", "prefixes = [\"*\", \"name_your_tables_here\"]",
+     "messages.prefixes keeps"},
     {TABLES "converters=c\n", HOLDS("exclude", ":name"), "converters: not carried over"},
     {TABLES "transforms=m\ntransforms.m.type=org.apache.kafka.connect.transforms.MaskField$Value\n"
             "transforms.m.fields=x\n",
@@ -517,7 +516,18 @@ static const struct {
      "delete_tombstone_handling_mode = \"rewrite-with-tombstone\"", NULL},
     {TABLES UNWRAP
      "transforms.u.add.fields=op,source.ts_ms:at, lsn\ntransforms.u.add.fields.prefix=\n",
-     "add_fields = [\"op\", \"source.ts_ms:at\", \"lsn\"]\nadd_fields_prefix = \"\"", NULL},
+     "add_fields = [\"op=op\", \"source.ts_ms=at\", \"lsn=lsn\"]", NULL},
+    {TABLES UNWRAP "transforms.u.add.headers=op,source.ts_ms,lsn:at\n"
+                   "transforms.u.add.headers.prefix=x.\n",
+     "add_headers = [\"op=x.op\", \"source.ts_ms=x.source_ts_ms\", \"lsn=x.at\"]", NULL},
+    {TABLES OUTBOX("TopicNameMatches",
+                   "p.public.a") "transforms.o.table.fields.additional."
+                                 "placement=a:header,b:envelope:c\ntransforms.o.table.field."
+                                 "additional.missing=ignore\n"
+                                 "transforms.o.table.json.payload.null.behavior=optional_bytes\n",
+     "fields = [\"a?:header\", \"b?:envelope:c\"]\nkey_format = \"json\"\nvalue_format = \"json\"\n"
+     "expand_keeps = \"nulls\"",
+     NULL},
     {TABLES UNWRAP "transforms.u.add.headers=op,lsn\n", "add_headers = [\"op\", \"lsn\"]", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.Filter$Value\ntransforms.r.condition=x\n", NULL,
      "Filter is a Java class"},

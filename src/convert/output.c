@@ -136,7 +136,6 @@ static const char *placeholder_of(const char *path)
     static const char *const forms[][2] = {
         {"tables", MR_CONVERT_TABLE},
         {"messages.prefixes", MR_CONVERT_PLACEHOLDER},
-        {"messages.excluded_prefixes", MR_CONVERT_PLACEHOLDER},
         {"snapshot.where", MR_CONVERT_TABLE ": true"},
         {"columns.mask", MR_CONVERT_TABLE ":name=1"},
         {"columns.truncate", MR_CONVERT_TABLE ":name=1"},

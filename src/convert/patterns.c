@@ -379,7 +379,7 @@ bool mr_cv_same_regex(const char *java)
 }
 
 bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replacement,
-                   const char *regex_option, const char *option)
+                   const char *option)
 {
     struct mr_rewrite rewrite;
     char reason[256];
@@ -388,8 +388,10 @@ bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replaceme
                 mr_rewrite_init(&rewrite, java, replacement, reason, sizeof(reason));
     if (good) {
         mr_rewrite_done(&rewrite);
-        mr_cv_set(c, regex_option, java);
-        mr_cv_set(c, option, replacement);
+        struct mr_cv_list pair = {0};
+        mr_cv_add(c, &pair, java);
+        mr_cv_add(c, &pair, replacement);
+        mr_cv_set_list(c, option, &pair);
     }
     return good;
 }

@@ -165,52 +165,54 @@ static bool convert_operations(struct mr_convert *c)
     return mr_cv_holds(&skipped, "message");
 }
 
-/* The prefixes that patterns match, in any case of letters, as far as they are simple; ".*" is all.
- * Clears `good` where one is not. */
-static struct mr_cv_list prefixes_of(struct mr_convert *c, const char *value, bool *good)
+/* Adds the prefixes that patterns match, in any case of letters, after `mark`, as far as they are
+ * simple; ".*" is all. False: one is not. */
+static bool add_prefixes(struct mr_convert *c, const char *value, const char *mark,
+                         struct mr_cv_list *prefixes)
 {
-    struct mr_cv_list patterns = mr_cv_patterns(c, value);
+    bool good = value == NULL || !mr_cv_is_expression(value);
+    struct mr_cv_list patterns = mr_cv_patterns(c, good ? value : NULL);
     struct mr_cv_list names = {0};
-    struct mr_cv_list prefixes = {0};
     for (uint32_t i = 0; i < patterns.count; i++) {
         if (strcmp(patterns.items[i], ".*") == 0) {
-            mr_cv_add(c, &prefixes, "*");
+            mr_cv_add(c, prefixes, mr_cv_text(c, "%s*", mark));
         } else {
-            *good &= mr_cv_expand(c, patterns.items[i], &names);
+            good &= mr_cv_expand(c, patterns.items[i], &names);
         }
     }
     for (uint32_t i = 0; i < names.count; i++) {
-        mr_cv_add(c, &prefixes, mr_cv_text(c, "(?i)%s", names.items[i]));
+        mr_cv_add(c, prefixes, mr_cv_text(c, "%s(?i)%s", mark, names.items[i]));
     }
-    return prefixes;
+    return good;
 }
 
-/* One of the two lists, and ours that it becomes; what can't be said of it holds the file back,
- * unless no message goes out. */
-static void convert_prefixes(struct mr_convert *c, const char *name, const char *fallback,
-                             const char *option, bool are_skipped)
+/* Debezium passes all logical messages on unless these options say otherwise. What can't be said of
+ * them holds the file back, unless no message goes out. */
+static void convert_messages(struct mr_convert *c, bool are_skipped)
 {
-    const struct mr_cv_line *line = mr_cv_take(c, name);
-    const char *value = line == NULL || line->value[0] == '\0' ? fallback : line->value;
-    bool good = value == NULL || !mr_cv_is_expression(value);
-    struct mr_cv_list prefixes = prefixes_of(c, good ? value : NULL, &good);
+    static const char *const given[] = {"message.prefix.include.list",
+                                        "message.prefix.exclude.list"};
+    struct mr_cv_list prefixes = {0};
+    bool good[2];
+    for (int i = 0; i < 2; i++) {
+        const struct mr_cv_line *line = mr_cv_take(c, given[i]);
+        bool is_set = line != NULL && line->value[0] != '\0';
+        good[i] = add_prefixes(c,
+                               is_set   ? line->value
+                               : i == 0 ? ".*"
+                                        : NULL,
+                               i == 0 ? "" : "!", &prefixes);
+    }
     if (are_skipped) {
         return;
     }
-    if (prefixes.count > 0) {
-        mr_cv_set_list(c, option, &prefixes);
+    mr_cv_set_list(c, "messages.prefixes", &prefixes);
+    for (int i = 0; i < 2; i++) {
+        if (!good[i]) {
+            mr_cv_hold(c, given[i], "messages.prefixes",
+                       "holds a regular expression, or a value from elsewhere");
+        }
     }
-    if (!good) {
-        mr_cv_hold(c, name, option, "holds a regular expression, or a value from elsewhere");
-    }
-}
-
-/* Debezium passes all logical messages on unless these options say otherwise. */
-static void convert_messages(struct mr_convert *c, bool are_skipped)
-{
-    convert_prefixes(c, "message.prefix.include.list", ".*", "messages.prefixes", are_skipped);
-    convert_prefixes(c, "message.prefix.exclude.list", NULL, "messages.excluded_prefixes",
-                     are_skipped);
 }
 
 void mr_cv_source(struct mr_convert *c)

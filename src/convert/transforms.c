@@ -24,11 +24,11 @@ static void convert_uniqueness(struct mr_convert *c, const char *alias, const ch
     mr_cv_set(c, "routing.sharing", enforces ? "key" : "allow");
     if (either != NULL && (!enforces || regex == NULL || value == NULL)) {
         IDLE(c, either->given, "has no effect without the other, and key.enforce.uniqueness");
-    } else if (either != NULL && !mr_cv_rewrite(c, regex->value, value->value, "routing.key_regex",
-                                                "routing.key_value")) {
+    } else if (either != NULL &&
+               !mr_cv_rewrite(c, regex->value, value->value, "routing.key_value")) {
         TO_DO(c, given,
               "key.field.regex and key.field.replacement have what only Java knows; write "
-              "routing.key_regex and routing.key_value");
+              "routing.key_value");
     }
 }
 
@@ -41,17 +41,58 @@ static void convert_router(struct mr_convert *c, const char *alias, const char *
     if (regex == NULL || replacement == NULL) {
         LOST(c, given, "has no regular expression or no replacement");
     } else if (c->has_router) {
-        LOST(c, given, "there is one routing.topic_regex: write what both do as one");
-    } else if (!mr_cv_rewrite(c, regex->value, replacement->value, "routing.topic_regex",
-                              "routing.topic")) {
+        LOST(c, given, "there is one routing.topic: write what both do as one");
+    } else if (!mr_cv_rewrite(c, regex->value, replacement->value, "routing.topic")) {
         TO_DO(c, given,
               "its regular expression or replacement has what only Java knows; write "
-              "routing.topic_regex and routing.topic (docs/configuration.md)");
+              "routing.topic (docs/configuration.md)");
     } else {
         c->has_router = true;
     }
     if (logical && c->has_router) {
         convert_uniqueness(c, alias, given);
+    }
+}
+
+/* The parts of a list that a transformation has; empty: it has none, or one from elsewhere. */
+static struct mr_cv_list parts_of(struct mr_convert *c, const char *alias, const char *option)
+{
+    return mr_cv_split(c, mr_cv_value(c, mr_cv_text(c, "transforms.%s.%s", alias, option)), ',');
+}
+
+/* Where tables may lack a column, ours has a ? after it. */
+static void convert_outbox_fields(struct mr_convert *c, const char *alias)
+{
+    struct mr_cv_list fields = parts_of(c, alias, "table.fields.additional.placement");
+    bool may_lack =
+        !is_not(transforms_option_of(c, alias, "table.field.additional.missing"), "ignore");
+    for (uint32_t i = 0; i < fields.count && may_lack; i++) {
+        int len = (int)strcspn(fields.items[i], ":");
+        fields.items[i] = mr_cv_text(c, "%.*s?%s", len, fields.items[i], fields.items[i] + len);
+    }
+    if (fields.count > 0) {
+        mr_cv_set_list(c, "outbox.fields", &fields);
+    }
+}
+
+/* Debezium's names have a prefix; another one than ours makes a whole name of it and the name. */
+static void convert_added(struct mr_convert *c, const char *alias, const char *given,
+                          const char *option)
+{
+    struct mr_cv_list fields = parts_of(c, alias, given);
+    const char *prefix = mr_cv_value(c, mr_cv_text(c, "transforms.%s.%s.prefix", alias, given));
+    for (uint32_t i = 0; i < fields.count && prefix != NULL && strcmp(prefix, "__") != 0; i++) {
+        const char *field = fields.items[i];
+        const char *name = strchr(field, ':');
+        int len = (int)strcspn(field, ":");
+        int part = (int)strcspn(field, ".");
+        fields.items[i] =
+            name == NULL && field[part] == '.'
+                ? mr_cv_text(c, "%s=%s%.*s_%s", field, prefix, part, field, field + part + 1)
+                : mr_cv_text(c, "%.*s=%s%s", len, field, prefix, name == NULL ? field : name + 1);
+    }
+    if (fields.count > 0) {
+        mr_cv_set_list(c, option, &fields);
     }
 }
 
@@ -73,10 +114,18 @@ static void convert_event_router(struct mr_convert *c, const char *alias, const 
         transforms_option_of(c, alias, "route.topic.replacement");
     if (!mr_cv_rewrite(c, regex == NULL ? "(?<routedByValue>.*)" : regex->value,
                        replacement == NULL ? "outbox.event.${routedByValue}" : replacement->value,
-                       "outbox.topic_regex", "outbox.topic")) {
+                       "outbox.topic")) {
         TO_DO(c, (regex != NULL ? regex : replacement)->given,
-              "expression or replacement has what only Java knows; write outbox.topic_regex and "
-              "outbox.topic (docs/outbox.md)");
+              "expression or replacement has what only Java knows; write outbox.topic "
+              "(docs/outbox.md)");
+    }
+    convert_outbox_fields(c, alias);
+    bool nulls = !is_not(transforms_option_of(c, alias, "table.json.payload.null.behavior"),
+                         "optional_bytes");
+    bool empty = !is_not(transforms_option_of(c, alias, "table.json.payload.empty.array.behavior"),
+                         "optional_string");
+    if (nulls || empty) {
+        mr_cv_set(c, "outbox.expand_keeps", !empty ? "nulls" : nulls ? "both" : "empty_arrays");
     }
 }
 
@@ -267,9 +316,7 @@ static void convert_transform(struct mr_convert *c, const char *alias)
     } else if (c->has_outbox && unwraps && c->outboxes.count == 0) {
         IDLE(c, given, "events of an outbox have no envelope");
     } else if (c->has_outbox && !unwraps) {
-        LOST(c, given,
-             "it works on the topics that values name; say it in outbox.topic_regex and "
-             "outbox.topic");
+        LOST(c, given, "it works on the topics that values name; say it in outbox.topic");
     } else if (logical || mr_cv_is_class(type->value, "RegexRouter")) {
         convert_router(c, alias, given, logical);
     } else if (unwraps) {
@@ -277,6 +324,8 @@ static void convert_transform(struct mr_convert *c, const char *alias)
         c->unwraps_outboxes = !is_for_others;
         mr_cv_set(c, "format", "row");
         convert_deletes(c, alias);
+        convert_added(c, alias, "add.fields", "row.add_fields");
+        convert_added(c, alias, "add.headers", "row.add_headers");
     } else {
         LOST(c, given,
              "%.*s is a Java class, which is not loaded; do what it does where events are read",

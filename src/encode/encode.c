@@ -541,14 +541,21 @@ static bool prefix_fits(const char *listed, mr_slice prefix)
     return strcmp(listed, "*") == 0 || mr_slice_equal(mr_slice_of(listed), prefix);
 }
 
-static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice prefix)
+/* "!" before a prefix leaves it out, of the others or, in a list that begins with one, of all. */
+static bool prefix_wanted(const struct mr_encode_options *options, mr_slice prefix)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (prefix_fits(prefixes[i], prefix)) {
-            return true;
+    const char *const *listed = options->message_prefixes;
+    bool wanted = options->message_prefix_count > 0 && listed[0][0] == '!';
+    for (uint32_t i = 0; i < options->message_prefix_count; i++) {
+        bool is_left_out = listed[i][0] == '!';
+        if (prefix_fits(listed[i] + is_left_out, prefix)) {
+            wanted = !is_left_out;
+            if (is_left_out) {
+                break;
+            }
         }
     }
-    return false;
+    return wanted;
 }
 
 static bool message_wanted(const struct mr_encoder *encoder, const struct mr_message_event *message)
@@ -564,10 +571,7 @@ static bool message_wanted(const struct mr_encoder *encoder, const struct mr_mes
         (options->skipped_operations & (1u << MR_OP_MESSAGE)) != 0) {
         return false;
     }
-    return prefix_listed(options->message_prefixes, options->message_prefix_count,
-                         message->prefix) &&
-           !prefix_listed(options->message_excluded, options->message_excluded_count,
-                          message->prefix);
+    return prefix_wanted(options, message->prefix);
 }
 
 static bool message_sized(const struct mr_encode_options *options,

@@ -35,11 +35,6 @@ enum mr_subject_strategy {
 /* How CloudEvents are written. */
 enum mr_cloud_mode { MR_CLOUD_STRUCTURED, MR_CLOUD_BINARY };
 
-struct mr_cloud_options {
-    enum mr_cloud_mode mode;
-    bool extensions; /* the source block */
-};
-
 /* Of MR_FORMAT_ROW: what becomes of a delete. Debezium's delete.tombstone.handling.mode, in its
  * order. */
 enum mr_delete_mode {
@@ -160,7 +155,11 @@ struct mr_outbox_field {
     const char *column;
     const char *name; /* of the header, or in the envelope */
     enum mr_outbox_placement placement;
+    bool may_lack; /* a table that does not have the column is passed on without it */
 };
+
+/* Bits: what stays in JSON of which else null and empty lists are left out. */
+enum mr_outbox_keeps { MR_OUTBOX_KEEPS_NULLS = 1, MR_OUTBOX_KEEPS_EMPTY = 2 };
 
 /* What becomes of an update in an outbox, which is not passed on. */
 enum mr_outbox_update { MR_OUTBOX_WARN, MR_OUTBOX_LOG_ERROR, MR_OUTBOX_FATAL };
@@ -175,10 +174,9 @@ struct mr_outbox_options {
     struct mr_value_route route;
     const struct mr_outbox_field *fields;
     uint32_t field_count;
-    bool fields_may_lack; /* a column of `fields` that the table does not have is passed over */
     bool key_is_json, value_is_json; /* else the bare text */
     bool expands;                    /* text that is a JSON object or list becomes one */
-    bool keeps_nulls, keeps_empty;   /* fields with null, and with an empty list, when it does */
+    uint32_t keeps;                  /* then, enum mr_outbox_keeps */
     bool tombstones;                 /* a null value where the payload is empty */
     enum mr_outbox_update update;
     const char *messages; /* prefix of logical messages that are events too; NULL: none are */
@@ -209,7 +207,7 @@ struct mr_encode_options {
     enum mr_types types;
     enum mr_json_schemas json_schemas; /* of MR_FORMAT_DEBEZIUM and _ROW, with MR_TYPES_DEBEZIUM */
     enum mr_invalid_utf8 invalid_utf8;
-    struct mr_cloud_options cloud;
+    enum mr_cloud_mode cloud_mode;
     struct mr_schemas *schemas; /* of MR_FORMAT_AVRO: where its schemas get their ids; else NULL */
     enum mr_subject_strategy subjects;
     struct mr_value_modes modes;
@@ -227,10 +225,8 @@ struct mr_encode_options {
     const struct mr_route *routes; /* other tables are passed on with the defaults, unless … */
     uint32_t route_count;
     bool routes_only;                    /* … this is set: then only routed tables are */
-    const char *const *message_prefixes; /* of the logical messages that are passed on; "*": all */
+    const char *const *message_prefixes; /* of logical messages: options.def, messages.prefixes */
     uint32_t message_prefix_count;
-    const char *const *message_excluded; /* prefixes that are not, though the list above has them */
-    uint32_t message_excluded_count;
     size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;

@@ -1262,10 +1262,10 @@ static void test_message_event(void **state)
                      "\"message\":{\"prefix\":\"p\\\"\",\"content\":\"Zm9vYmFy\"}}");
 }
 
-static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
+static void open_cloud(struct fixture *fixture, enum mr_cloud_mode mode)
 {
     fixture->options.format = MR_FORMAT_CLOUDEVENTS;
-    fixture->options.cloud = cloud;
+    fixture->options.cloud_mode = mode;
     fixture->options.types = MR_TYPES_DEBEZIUM;
     fixture_open(fixture);
 }
@@ -1327,7 +1327,7 @@ static void test_context_of_cloud_events(void **state)
     struct fixture *fixture = *state;
     struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
     for (unsigned mode = MR_CLOUD_STRUCTURED; mode <= MR_CLOUD_BINARY; mode++) {
-        open_cloud(fixture, (struct mr_cloud_options){.mode = (enum mr_cloud_mode)mode});
+        open_cloud(fixture, (enum mr_cloud_mode)mode);
         encode_test_say(fixture, trace[0], trace[1]);
         for (unsigned copied = 0; copied < 2; copied++) {
             struct mr_change change = encode_test_change_of(
@@ -1582,7 +1582,7 @@ static void test_placeholder_keeps_headers(void **state)
 static void test_cloud_structured(void **state)
 {
     struct fixture *fixture = *state;
-    open_cloud(fixture, (struct mr_cloud_options){.extensions = true});
+    open_cloud(fixture, MR_CLOUD_STRUCTURED);
     fixture->transaction.last_commit_lsn = 0x1000;
     struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
@@ -1618,7 +1618,7 @@ static void test_cloud_positions(void **state)
     struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
     struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("{\"id\":\""), null, null};
     for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
-        open_cloud(fixture, (struct mr_cloud_options){.mode = modes[i]});
+        open_cloud(fixture, modes[i]);
         assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
         assert_int_equal(fixture->count, 3);
         assert_null(fixture->records[1].value);
@@ -1647,7 +1647,7 @@ static void test_cloud_positions(void **state)
 static void test_cloud_binary(void **state)
 {
     struct fixture *fixture = *state;
-    open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY, .extensions = true});
+    open_cloud(fixture, MR_CLOUD_BINARY);
     fixture->transaction.commit_time_us = -1; /* the day before 1970 */
     struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
@@ -1686,7 +1686,7 @@ static void test_cloud_binary(void **state)
 static void test_cloud_message(void **state)
 {
     struct fixture *fixture = *state;
-    open_cloud(fixture, (struct mr_cloud_options){0});
+    open_cloud(fixture, MR_CLOUD_STRUCTURED);
     const struct mr_message_event message = {
         .lsn = 0x1F00, .prefix = MR_SLICE("p"), .content = MR_SLICE("hi")};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
@@ -1694,12 +1694,14 @@ static void test_cloud_message(void **state)
                                        &fixture->count, &fixture->error),
                      MR_OK);
     assert_key(&fixture->records[0], "{\"prefix\":\"p\"}");
-    assert_value(&fixture->records[0],
-                 "{\"id\":\"0000000000000000-0000000000-0\","
-                 "\"source\":\"/debezium/postgresql/srv\",\"specversion\":\"1.0\","
-                 "\"type\":\"io.debezium.connector.postgresql.DataChangeEvent\","
-                 "\"time\":\"2023-11-14T22:13:21.234Z\",\"datacontenttype\":\"application/json\","
-                 "\"data\":{\"message\":{\"prefix\":\"p\",\"content\":\"aGk=\"}}}");
+    assert_value_has(&fixture->records[0],
+                     "{\"id\":\"0000000000000000-0000000000-0\","
+                     "\"source\":\"/debezium/postgresql/srv\",\"specversion\":\"1.0\","
+                     "\"type\":\"io.debezium.connector.postgresql.DataChangeEvent\","
+                     "\"time\":\"2023-11-14T22:13:21.234Z\","
+                     "\"datacontenttype\":\"application/json\",\"iodebeziumop\":\"m\",");
+    assert_value_has(&fixture->records[0],
+                     ",\"data\":{\"message\":{\"prefix\":\"p\",\"content\":\"aGk=\"}}}");
 }
 
 /* What a placeholder is for has the event's headers, and a letter is JSON with none but its own. */
@@ -1709,7 +1711,7 @@ static void test_cloud_oversize(void **state)
     const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(long_text()),
                                    mr_test_datum("2.5"), mr_test_datum("t")};
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
-    open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY});
+    open_cloud(fixture, MR_CLOUD_BINARY);
     assert_int_equal(
         encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
     size_t at = 0;
@@ -1802,9 +1804,13 @@ static void test_messages_by_prefix_and_size(void **state)
 static void test_messages_excluded(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const excluded[] = {"b", "c", "(?i)Any"};
-    fixture->options.message_excluded = excluded;
-    fixture->options.message_excluded_count = 3;
+    static const char *const prefixes[] = {"!b", "!c", "!(?i)Any", "*"};
+    fixture->options.message_prefixes = prefixes;
+    fixture->options.message_prefix_count = 3;
+    fixture_open(fixture);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
+    fixture->options.message_prefix_count = 4;
     fixture_open(fixture);
     assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
     assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);

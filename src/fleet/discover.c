@@ -13,7 +13,7 @@ static mr_status connect_to(struct fleet_server *server, struct mr_error *ret_er
     }
     const struct mr_pg_options options = {.conninfo = conninfo,
                                           .application_name = "millrace fleet",
-                                          .connect_timeout_ms = CONNECT_MS,
+                                          .connect_max_ms = CONNECT_MS,
                                           .insecure_tls = server->insecure_tls};
     mr_status status = mr_pg_connect(&options, false, -1, &server->conn, ret_error);
     mr_secret_forget(conninfo);

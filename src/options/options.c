@@ -77,6 +77,8 @@ const struct mr_kind mr_kinds[] = {
     [MR_KIND_STRING] = {.name = "string", .example = "a string"},
     [MR_KIND_TOPIC] = {.name = "string", .example = "a string"},
     [MR_KIND_STRINGS] = {.name = "list", .example = "a list of strings, [\"…\", \"…\"]"},
+    [MR_KIND_REWRITE] = {.name = "text or pair",
+                         .example = "a text, or a list of an expression and a text"},
     [MR_KIND_SECRET] = {.name = "secret",
                         .example = "\"env:NAME\" or \"file:/PATH\", for secrets are kept out of "
                                    "this file"},

@@ -8,6 +8,7 @@ enum mr_option_kind {
     MR_KIND_STRING,
     MR_KIND_TOPIC,
     MR_KIND_STRINGS,
+    MR_KIND_REWRITE,
     MR_KIND_SECRET,
     MR_KIND_LOGIN,
     MR_KIND_BOOL,

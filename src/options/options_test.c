@@ -184,9 +184,10 @@ static void test_value_of_another_kind_is_refused(void **state)
         for (size_t k = 0; k < MR_ARRAY_LEN(right); k++) {
             char *text = file_with(option, right[k]);
             struct read *read = options_test_read_text(text);
-            bool good = strstr(kinds[k], mr_kinds[option->kind].name) != NULL ||
-                        (k == 2 && option->kind == MR_KIND_SIZE) ||
-                        (k == 3 && option->kind == MR_KIND_LOGIN);
+            bool good =
+                strstr(kinds[k], mr_kinds[option->kind].name) != NULL ||
+                (k == 2 && (option->kind == MR_KIND_SIZE || option->kind == MR_KIND_REWRITE)) ||
+                (k == 3 && option->kind == MR_KIND_LOGIN);
             bool refused = read->problems.count > 0 &&
                            strstr(read->problems.items[0].text, " must be ") != NULL;
             assert_int_equal(refused, !good);
@@ -220,6 +221,7 @@ static char *another_value(const struct mr_option *option)
     switch (option->kind) {
     case MR_KIND_STRING:
     case MR_KIND_TOPIC:
+    case MR_KIND_REWRITE:
         return MR_STRDUP("\"another\"");
     case MR_KIND_STRINGS:
         return MR_STRDUP("[\"another\"]");

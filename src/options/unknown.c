@@ -166,6 +166,12 @@ static void unknown_key(const char *path, uint32_t line, struct mr_problems *pro
 
 #define MR_GONE_FIXED(value) "it is always " value " now; take the line out"
 
+#define MR_GONE_PAIR(option, text) "write " option " = [expression, " text "]"
+
+#define MR_GONE_KEEPS "write outbox.expand_keeps = \"nulls\", \"empty_arrays\" or \"both\""
+
+#define MR_GONE_PREFIX "it is __ now; a name without it, or with another, comes after =: \"lsn=at\""
+
 /* What took the place of an option or section that is gone; NULL: it never was. */
 static const char *place_taken_by(const char *path)
 {
@@ -176,6 +182,20 @@ static const char *place_taken_by(const char *path)
         {"verify.continuous", MR_GONE_PROVER},
         {"verify.rate", MR_GONE_PROVER},
         {"verify.lag_max", MR_GONE_PROVER},
+        {"topic_transaction", MR_GONE_FIXED("transaction")},
+        {"cloudevents.extensions", MR_GONE_FIXED("true")},
+        {"source.postgres.connect_timeout",
+         "write connect_timeout=10, in seconds, into source.postgres.connection"},
+        {"routing.topic_regex", MR_GONE_PAIR("routing.topic", "name")},
+        {"routing.key_regex", MR_GONE_PAIR("routing.key_value", "value")},
+        {"outbox.topic_regex", MR_GONE_PAIR("outbox.topic", "topic")},
+        {"outbox.missing_fields",
+         "write a ? after the columns in outbox.fields that may be lacking"},
+        {"outbox.json_nulls", MR_GONE_KEEPS},
+        {"outbox.json_empty_arrays", MR_GONE_KEEPS},
+        {"messages.excluded_prefixes", "write each with a ! before it into messages.prefixes"},
+        {"row.add_fields_prefix", MR_GONE_PREFIX},
+        {"row.add_headers_prefix", MR_GONE_PREFIX},
         {"columns.reselect_wait", MR_GONE_FIXED("one second")},
         {"messages.max_size", "a logical message is dropped where its event would be larger than "
                               "sink.kafka.message_max"},

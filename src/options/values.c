@@ -69,9 +69,21 @@ static bool read_strings(const struct mr_toml_node *node, struct mr_strings *to)
     return true;
 }
 
+static bool read_rewrite(const struct mr_toml_node *node, struct mr_strings *to)
+{
+    if (node->kind == MR_TOML_STRING) {
+        mr_strings_done(to);
+        mr_strings_add(to, node->string);
+    } else if (!read_strings(node, to) || to->count != 2) {
+        return false;
+    }
+    return to->items[0][0] != '\0' && to->items[to->count - 1][0] != '\0';
+}
+
 bool mr_kind_is_list(enum mr_option_kind kind)
 {
-    return kind == MR_KIND_STRINGS || kind == MR_KIND_SECRET || kind == MR_KIND_LOGIN;
+    return kind == MR_KIND_STRINGS || kind == MR_KIND_REWRITE || kind == MR_KIND_SECRET ||
+           kind == MR_KIND_LOGIN;
 }
 
 const char *mr_text_after(const char *text, const char *prefix)
@@ -124,6 +136,8 @@ static bool read_value(const struct mr_option *option, const struct mr_toml_node
         return read_string(node, to);
     case MR_KIND_STRINGS:
         return read_strings(node, to);
+    case MR_KIND_REWRITE:
+        return read_rewrite(node, to);
     case MR_KIND_SECRET:
     case MR_KIND_LOGIN:
         return read_secret(node, option->kind == MR_KIND_LOGIN, to);

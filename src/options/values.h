@@ -15,6 +15,7 @@ struct mr_strings {
 typedef char *mr_value_STRING; /* never NULL; "" is "not set" */
 typedef char *mr_value_TOPIC;
 typedef struct mr_strings mr_value_STRINGS;
+typedef struct mr_strings mr_value_REWRITE;
 typedef struct mr_strings mr_value_SECRET; /* "env:NAME" or "file:/PATH"; nothing is "not set" */
 typedef struct mr_strings mr_value_LOGIN;  /* or a program, which begins with "/", and arguments */
 typedef int64_t mr_value_BOOL;

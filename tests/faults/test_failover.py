@@ -179,21 +179,21 @@ def hosts(database, *ports):
 def test_silent_host_is_passed_over(database, millrace, topic):
     """As one that has lost its power: it refuses nothing, so nothing but time tells that it is gone."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = millrace(source__postgres__connect_timeout='"500ms"')
+    process = millrace()
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", free_port()))
         silent.listen()
         port = silent.getsockname()[1]
-        process.environment["TEST_URL"] = hosts(database, port, os.environ["PGPORT"])
+        process.environment["TEST_URL"] = hosts(database, port, os.environ["PGPORT"]) + "?connect_timeout=1"
         process.start().streaming()
         database.run("INSERT INTO t VALUES (1)")
         topic(database.topic("t")).take(1)
         assert process.stop() == 0
         refuses = free_port()
-        process.environment["TEST_URL"] = hosts(database, port, refuses)
+        process.environment["TEST_URL"] = hosts(database, port, refuses) + "?connect_timeout=1"
         code, text = check(process)
     assert code == 69, text
-    assert f"port {port}, does not answer within 500 ms" in text and f"port {refuses} failed" in text, text
+    assert f"port {port}, does not answer within 1000 ms" in text and f"port {refuses} failed" in text, text
 
 
 def test_failover_on_a_server_that_has_none(database, millrace):

@@ -111,7 +111,6 @@ def stream(place, millrace_for):
         place.broker.admin.create_topics([NewTopic(topic, 3)])[topic].result()
         process = millrace_for(database, sink__kafka__brokers=f'["{place.broker.proxied}"]',
                                sink__kafka__delivery=f'"{delivery}"', pipeline__reconnect_max='"1s"',
-                               source__postgres__connect_timeout='"5s"',
                                source__postgres__insecure_tls="true")
         process.inside = place.network.inside
         process.environment["TEST_URL"] = dsn(database.name, place.server.port).replace(

@@ -536,7 +536,7 @@ class LyingPostgres(Listener):
         self.listen(backlog=16)
 
     def dsn(self):
-        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.ports[0]}/shop"
+        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.ports[0]}/shop?connect_timeout=3"
 
     def _accepted(self):
         if self.told.is_set():

@@ -26,7 +26,7 @@ WAIT_S = 60  # for the lie to be told
 COMMON = {
     "tables": '["public.t"]', "log.format": '"json"', "log.level": '"debug"', "http.address": '""',
     "source.postgres.connection": '"env:TEST_URL"', "source.postgres.slot_name": '"shop"',
-    "source.postgres.publication_name": '"shop"', "source.postgres.connect_timeout": '"3s"',
+    "source.postgres.publication_name": '"shop"',
     "metrics.interval": '"0ms"', "messages.prefixes": '["prefix"]', "skipped_operations": '[]',
     "pipeline.shutdown_deadline": f'"{DEADLINE_MS}ms"', "pipeline.reconnect_max": '"100ms"',
     "pipeline.status_interval": '"10ms"', "pipeline.memory": f'"{MEMORY_MIB}MiB"',

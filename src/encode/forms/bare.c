@@ -57,8 +57,8 @@ static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
         if (taken && plan->columns[i].writer != MR_WRITE_ABSENT) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "column \"%s\" of table %s.%s has the name of a field that is added to "
-                           "its rows; set row.add_fields_prefix, or give the field a name of its "
-                           "own (\"source.lsn:name\")",
+                           "its rows; give the field a name of its own in row.add_fields "
+                           "(\"source.lsn:name\")",
                            name, relation->schema, relation->table);
         }
     }

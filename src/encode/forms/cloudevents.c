@@ -165,9 +165,7 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
     if (!to->binary) {
         cloudevents_put(to, "ce_datacontenttype", MR_SLICE("application/json"));
     }
-    if (encoder->options.cloud.extensions) {
-        put_extensions(to, event);
-    }
+    put_extensions(to, event);
     put_context(to, event->context);
 }
 
@@ -175,7 +173,7 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
 static void begin_value(struct mr_buffer *out, const struct mr_encoder *encoder,
                         const struct cloud_event *event)
 {
-    if (encoder->options.cloud.mode == MR_CLOUD_BINARY) {
+    if (encoder->options.cloud_mode == MR_CLOUD_BINARY) {
         return;
     }
     uint8_t *begin = out->at;
@@ -189,7 +187,7 @@ static void begin_value(struct mr_buffer *out, const struct mr_encoder *encoder,
 
 static void end_value(struct mr_buffer *out, const struct mr_encoder *encoder)
 {
-    if (encoder->options.cloud.mode == MR_CLOUD_STRUCTURED) {
+    if (encoder->options.cloud_mode == MR_CLOUD_STRUCTURED) {
         MR_BUFFER_LITERAL(out, "}");
     }
 }
@@ -198,7 +196,7 @@ static void cloudevents_write_headers(struct mr_buffer *out, const struct mr_enc
                                       const struct cloud_event *event, struct mr_record *record)
 {
     record->kind = MR_RECORD_CLOUD;
-    if (encoder->options.cloud.mode == MR_CLOUD_STRUCTURED) {
+    if (encoder->options.cloud_mode == MR_CLOUD_STRUCTURED) {
         mr_header_append(out, "content-type",
                          MR_SLICE("application/cloudevents+json; charset=UTF-8"));
         return;

@@ -65,7 +65,7 @@ static mr_status find_fields(const struct mr_outbox_options *outbox, const struc
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         const struct mr_outbox_field *field = &outbox->fields[i];
         columns->fields[i] = outbox_column_of(plan, field->column);
-        if (columns->fields[i] == NO_COLUMN && !outbox->fields_may_lack) {
+        if (columns->fields[i] == NO_COLUMN && !field->may_lack) {
             return need_column(plan, "outbox.fields", field->column, &columns->fields[i],
                                ret_error);
         }

@@ -228,7 +228,7 @@ static void test_outbox_expands(void **state)
     fixture->outbox.expands = true;
     for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
         bool keeps = i % 2 == 1;
-        fixture->outbox.keeps_nulls = fixture->outbox.keeps_empty = keeps;
+        fixture->outbox.keeps = keeps ? MR_OUTBOX_KEEPS_NULLS | MR_OUTBOX_KEEPS_EMPTY : 0;
         fixture->values[PAYLOAD] = mr_test_datum(cases[i / 2].payload);
         outbox_test_insert(fixture);
         assert_record(fixture, "event.order", "k1",
@@ -446,7 +446,7 @@ static void test_outbox_lacks_a_column(void **state)
     fixture->outbox.field_count = 1;
     fixture->fields[0] = (struct mr_outbox_field){.column = "none", .name = "none"};
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
-    fixture->outbox.fields_may_lack = true;
+    fixture->fields[0].may_lack = true;
     outbox_test_insert(fixture);
     fixture->outbox.timestamp = "aggregateid";
     mr_encoder_forget(fixture->encoder, &fixture->relation);
@@ -518,8 +518,10 @@ static void test_outbox_message(void **state)
     fixture->options.message_bytes_max = 4096;
     fixture->outbox.field_count = 2;
     fixture->outbox.timestamp = "at";
-    fixture->fields[0] = (struct mr_outbox_field){"part", "part", MR_OUTBOX_PARTITION};
-    fixture->fields[1] = (struct mr_outbox_field){"n\"n", "eventType", MR_OUTBOX_HEADER};
+    fixture->fields[0] = (struct mr_outbox_field){
+        .column = "part", .name = "part", .placement = MR_OUTBOX_PARTITION};
+    fixture->fields[1] = (struct mr_outbox_field){
+        .column = "n\"n", .name = "eventType", .placement = MR_OUTBOX_HEADER};
     static const char content[] =
         " {\"id\": \"e-1\", \"aggregatetype\" : \"order\", \"aggregateid\": 17,\"other\":[{}],"
         "\"payload\": {\"a\": [1, null, \"\\u00e9\"], \"id\": 5}, \"part\": 2, \"n\\\"n\": "

@@ -276,7 +276,7 @@ static void write_token(struct expanding *expanding)
     if (first == '}' || first == ']') {
         bool of_field = walk->depth > 0 && is_in_object(walk);
         if (walk->before == JSON_VALUE_END && of_field &&
-            !expanding->options->outbox->keeps_empty) {
+            (expanding->options->outbox->keeps & MR_OUTBOX_KEEPS_EMPTY) == 0) {
             drop_field(expanding);
         } else {
             mr_buffer_slice(expanding->out, walk->token);
@@ -289,7 +289,8 @@ static void write_token(struct expanding *expanding)
     if (first == '{' || first == '[') {
         mr_buffer_slice(expanding->out, walk->token);
         set_bit(expanding->filled, walk->depth, false);
-    } else if (first == 'n' && in_object && !expanding->options->outbox->keeps_nulls) {
+    } else if (first == 'n' && in_object &&
+               (expanding->options->outbox->keeps & MR_OUTBOX_KEEPS_NULLS) == 0) {
         drop_field(expanding);
     } else {
         write_scalar(expanding, walk->token);

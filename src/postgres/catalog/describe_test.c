@@ -216,8 +216,7 @@ static void test_an_open_transaction_is_waited_for(void **state)
 {
     (void)state;
     struct mr_pg_conn *other = conn;
-    const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO"),
-                                             .connect_timeout_ms = 10000};
+    const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO")};
     assert_int_equal(mr_pg_connect(&connection, false, -1, &conn, &error), MR_OK);
     describe_test_run("BEGIN");
     struct mr_transaction transaction = transaction_now();
@@ -519,8 +518,7 @@ int main(void)
         cmocka_unit_test(test_partitions_that_are_sent_by_their_root),
         cmocka_unit_test(test_partitions_of_partitions),
     };
-    const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO"),
-                                             .connect_timeout_ms = 10000};
+    const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO")};
     if (connection.conninfo == NULL) {
         puts("MILLRACE_TEST_CONNINFO names no server: tests/test_catalog.py has one");
         return 0;

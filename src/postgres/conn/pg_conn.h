@@ -25,8 +25,8 @@ struct mr_pg_options {
     struct mr_secret *password;                /* NULL: as conninfo and libpq's own sources say */
     const struct mr_program *password_program; /* prints it for each connection; NULL: none does */
     const char *application_name;
-    uint32_t connect_timeout_ms;
-    bool insecure_tls; /* a server on another machine need not prove who it is */
+    uint32_t connect_max_ms; /* for each host, whatever conninfo says; 0: that counts, or 10 s */
+    bool insecure_tls;       /* a server on another machine need not prove who it is */
 };
 
 /* Calls `take` with each file and folder that libpq may read for this connection string, be it

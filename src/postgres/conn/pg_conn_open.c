@@ -63,10 +63,21 @@ struct attempt {
     int stop_fd;
 };
 
+/* libpq keeps its connect_timeout, in seconds, only where it waits itself. */
+static uint32_t connect_timeout(const struct attempt *attempt)
+{
+    enum { DEFAULT_MS = 10000, MAX_S = 86400 };
+    const char *text = mr_pg_conninfo_value(attempt->parsed, "connect_timeout");
+    long said_s = text == NULL ? 0 : strtol(text, NULL, 10);
+    uint32_t timeout_ms = said_s > 0 && said_s <= MAX_S ? 1000 * (uint32_t)said_s : DEFAULT_MS;
+    uint32_t max_ms = attempt->options->connect_max_ms;
+    return max_ms == 0 || timeout_ms < max_ms ? timeout_ms : max_ms;
+}
+
 static mr_status connect_poll(const struct attempt *attempt, PGconn *libpq,
                               struct mr_error *ret_error)
 {
-    uint32_t timeout_ms = attempt->options->connect_timeout_ms;
+    uint32_t timeout_ms = connect_timeout(attempt);
     struct mr_pg_limit limit = mr_pg_limit_begin(attempt->stop_fd, timeout_ms);
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {

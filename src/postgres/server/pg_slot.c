@@ -439,9 +439,7 @@ static void look_at_copies(struct mr_pg_slot *slot)
         return;
     }
     slot->copies_ns = now_ns;
-    if (hasty.connect_timeout_ms > COPIES_CONNECT_MS) {
-        hasty.connect_timeout_ms = COPIES_CONNECT_MS;
-    }
+    hasty.connect_max_ms = COPIES_CONNECT_MS;
     if (mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, slot->now.copies,
                              &slot->now.copy_count) == MR_OK) {
         pg_slot_publish(slot);
