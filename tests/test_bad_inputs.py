@@ -201,7 +201,7 @@ CONFIGURATIONS = [
     (S + 'password = "file:/dev/null"\n', 3, "/dev/null, which should hold the PostgreSQL password, is not a regular file"),
     (K + '[sink.kafka.sasl]\nmechanism = "PLAIN"\nusername = "u"\npassword = "file:/etc"\n', 7, "/etc, which should hold the Kafka password, is not a"),
     (K + '[sink.kafka.sasl]\nusername = "u"\npassword = "env:TEST_URL"\n', 5, "no effect without sink.kafka.sasl.mechanism"),
-    (TLS + 'tls_certificate_location = "/etc/ssl/certs/ca-certificates.crt"\n', 5, "belong together; set both or none"),
+    (TLS + 'tls_certificate_location = "/etc/ssl/certs/ca-certificates.crt"\n', 5, "needs sink.kafka.tls_key_location; set both or none"),
     (K + 'tls_certificate_location = "/no/c.pem"\n', 4, "no effect without sink.kafka.tls; set that"),
     (P + '"linger.ms" = 5\n', 5, "set pipeline.latency"),
     (P + '"linger.msx" = 5\n', 5, "docs/configuration.md lists those"),

@@ -100,7 +100,7 @@ VARIANTS = {
                 "transforms.unwrap.add.headers": "op,source.ts_us,lsn:at,table,connector",
                 "transforms.unwrap.add.headers.prefix": "of_"},
                {"format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"', 
-                "row__add_headers": '["op=of_op", "source.ts_us=of_source_ts_us", "lsn=of_at", "table=of_table", "connector=of_connector"]',
+                "row__add_headers": '["=of_", "op", "source.ts_us", "lsn:at", "table", "connector"]',
                 "messages__prefixes": '["*"]'}),
 }
 

@@ -48,6 +48,9 @@ void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(voi
  * before), of which there are `count`. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
 
+/* Whether both of two options are set; one without the other is refused. */
+bool mr_config_pair(struct mr_config *config, uint32_t one, uint32_t other);
+
 /* NULL for "", which is how an option is not set. */
 const char *mr_config_or_null(const char *text);
 

@@ -192,16 +192,12 @@ static void build_wheres(struct mr_config *config)
     for (uint32_t i = 0; i < texts->count; i++) {
         const char *text = texts->items[i];
         const char *colon;
-        const char *condition = mr_names_condition(text, &colon);
+        const char *condition = mr_names_condition(config, MR_INDEX_snapshot_where, text, &colon);
         struct mr_reason reason = {"write \"schema.table: condition\""};
         if (condition[0] == '\0' ||
             !mr_names_table_pattern(config, text, colon, &wheres[i].table, &reason)) {
             REFUSE(config, snapshot_where, ": \"%s\" is no condition on a table's rows: %s", text,
                    reason.text);
-        }
-        if (mr_sql_condition_fault(condition) != NULL) {
-            REFUSE(config, snapshot_where, ": \"%s\": " MR_SQL_CONDITION_REFUSED "%s", text,
-                   mr_sql_condition_fault(condition));
         }
         wheres[i].condition = condition;
         mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "snapshot.where",

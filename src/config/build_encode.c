@@ -96,14 +96,13 @@ static void build_heartbeat(struct mr_config *config)
     config->encode.heartbeat_topic = name;
 }
 
-/* "source.ts_ms", "lsn" or "lsn:name": the field is called "__source_ts_ms", "__lsn" or "__name"
- * (AbstractExtractNewRecordState.FieldReference); that of "lsn=name" is called "name". */
-static bool build_encode_take_field(struct mr_config *config, const char *text,
+/* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or
+ * "<prefix>name" (AbstractExtractNewRecordState.FieldReference). */
+static bool build_encode_take_field(struct mr_config *config, const char *text, const char *prefix,
                                     struct mr_added_field *ret)
 {
-    size_t len = strcspn(text, ":=");
-    const char *alias = text[len] == '\0' ? NULL : text + len + 1;
-    const char *prefix = text[len] == '=' ? "" : "__";
+    size_t len = strcspn(text, ":");
+    const char *alias = text[len] == ':' ? text + len + 1 : NULL;
     bool has_part;
     if (!mr_event_field_find((mr_slice){.data = (const uint8_t *)text, .len = len}, &ret->field,
                              &has_part) ||
@@ -123,8 +122,13 @@ static const struct mr_added_field *build_encode_build_fields(struct mr_config *
 {
     const struct mr_strings *texts = mr_value_of(&config->values, option);
     struct mr_added_field *fields = KEPT_ARRAY(config, struct mr_added_field, texts->count);
+    const char *prefix = "__";
     for (uint32_t i = 0; i < texts->count; i++) {
-        if (!build_encode_take_field(config, texts->items[i], &fields[*ret_count])) {
+        if (texts->items[i][0] == '=') {
+            prefix = texts->items[i] + 1;
+            continue;
+        }
+        if (!build_encode_take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
             REFUSE_AT(config, option,
                       ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
                       "\"source.lsn\" or another of docs/formats.md, with a name of its own after "

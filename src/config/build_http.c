@@ -7,11 +7,7 @@ enum { CONNECTIONS = 64 };
 
 static void build_tls(struct mr_config *config)
 {
-    struct mr_config_values *values = &config->values;
-    bool certificate = values->http_tls_certificate[0] != '\0';
-    if (certificate != (values->http_tls_key[0] != '\0')) {
-        REFUSE(config, http_tls_certificate, " and http.tls_key belong together; set both or none");
-    } else if (certificate) {
+    if (mr_config_pair(config, MR_INDEX_http_tls_certificate, MR_INDEX_http_tls_key)) {
         config->http.certificate =
             mr_config_public_file(config, "certificate", MR_INDEX_http_tls_certificate);
         config->http.key = mr_config_secret(config, "certificate's key", MR_INDEX_http_tls_key);
@@ -23,11 +19,8 @@ static void build_password(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->http.username = mr_config_or_null(values->http_username);
     config->http.password = mr_config_watched(config, "HTTP password", MR_INDEX_http_password);
-    bool password_wanted = values->http_password.count > 0;
-    if (password_wanted != (values->http_username[0] != '\0')) {
-        REFUSE(config, http_username, " and http.password belong together; set both or none");
-    }
-    if (values->http_last_events != 0 && !password_wanted) {
+    mr_config_pair(config, MR_INDEX_http_username, MR_INDEX_http_password);
+    if (values->http_last_events != 0 && values->http_password.count == 0) {
         REFUSE(config, http_last_events,
                " shows rows to anybody who can connect; set http.username and http.password");
     }

@@ -27,18 +27,13 @@ static struct mr_published *build_publication_entry_of(struct mr_config *config,
 static void take_where(struct mr_config *config, const char *text, struct mr_published *entries)
 {
     const char *colon;
-    const char *condition = mr_names_condition(text, &colon);
+    const char *condition = mr_names_condition(config, MR_INDEX_publication_where, text, &colon);
     struct mr_table_name table;
     if (condition[0] == '\0' || !mr_names_table(config, text, colon, false, &table)) {
         REFUSE(config, publication_where,
                ": \"%s\" is no condition on a table's rows: write \"schema.table: condition\", "
                "with names and no patterns",
                text);
-        return;
-    }
-    if (mr_sql_condition_fault(condition) != NULL) {
-        REFUSE(config, publication_where, ": \"%s\": " MR_SQL_CONDITION_REFUSED "%s", text,
-               mr_sql_condition_fault(condition));
         return;
     }
     struct mr_published *entry =

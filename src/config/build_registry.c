@@ -29,15 +29,10 @@ static void check_url(struct mr_config *config, const char *url)
 
 static void build_login(struct mr_config *config)
 {
-    struct mr_config_values *values = &config->values;
-    if (values->registry_username[0] == '\0') {
-        return;
-    }
-    config->registry.username = values->registry_username;
-    config->registry.password =
-        mr_config_watched(config, "schema registry's password", MR_INDEX_registry_password);
-    if (values->registry_password.count == 0) {
-        REFUSE(config, registry_username, " needs schema_registry.password");
+    if (mr_config_pair(config, MR_INDEX_registry_username, MR_INDEX_registry_password)) {
+        config->registry.username = config->values.registry_username;
+        config->registry.password =
+            mr_config_watched(config, "schema registry's password", MR_INDEX_registry_password);
     }
 }
 

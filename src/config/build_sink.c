@@ -221,11 +221,7 @@ static void build_kafka(struct mr_config *config)
         PROBLEM(config, line == 0 ? values->kafka_section_line : line,
                 "sink.kafka.brokers is missing; set brokers = [\"host:9092\"]");
     }
-    if ((values->tls_certificate_location[0] == '\0') != (values->tls_key_location[0] == '\0')) {
-        PROBLEM(config, LINE_OF(config, tls_certificate_location, tls_key_location),
-                "sink.kafka.tls_certificate_location and tls_key_location belong together; set "
-                "both or none");
-    }
+    mr_config_pair(config, MR_INDEX_tls_certificate_location, MR_INDEX_tls_key_location);
     check_brokers(config);
     build_sink_check_file(config, MR_INDEX_tls_ca_location);
     build_sink_check_file(config, MR_INDEX_tls_certificate_location);

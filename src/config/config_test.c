@@ -168,9 +168,9 @@ static void test_http_options(void **state)
          NULL},
         {"http.last_events = true", "shows rows"},
         {"http.address = \"nonsense\"", "http.address"},
-        {"http.username = \"ann\"", "belong together"},
-        {"http.password = \"env:TEST_HTTP\"", "belong together"},
-        {"http.tls_key = \"/k.pem\"", "belong together"},
+        {"http.username = \"ann\"", "set both or none"},
+        {"http.password = \"env:TEST_HTTP\"", "set both or none"},
+        {"http.tls_key = \"/k.pem\"", "set both or none"},
         {"http.tls_certificate = \"/none.pem\"\nhttp.tls_key = \"/none.key\"", "/none.pem"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {

@@ -67,6 +67,17 @@ void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count
     return grown;
 }
 
+bool mr_config_pair(struct mr_config *config, uint32_t one, uint32_t other)
+{
+    bool has_one = mr_value_is_set(&config->values, one);
+    if (has_one != mr_value_is_set(&config->values, other)) {
+        REFUSE_AT(config, has_one ? one : other, " needs %s; set both or none",
+                  mr_option_at(has_one ? other : one)->path);
+        return false;
+    }
+    return has_one;
+}
+
 static void keep_forget(void *text)
 {
     mr_secret_forget(text);

@@ -206,10 +206,15 @@ const struct mr_table_key *mr_names_lists(struct mr_config *config, uint32_t opt
     return lists;
 }
 
-const char *mr_names_condition(const char *text, const char **ret_table_end)
+const char *mr_names_condition(struct mr_config *config, uint32_t option, const char *text,
+                               const char **ret_table_end)
 {
     const char *colon = mr_names_end(text, ":");
     const char *condition = *colon == ':' ? colon + 1 : "";
+    const char *fault = mr_sql_condition_fault(condition);
+    if (fault != NULL) {
+        REFUSE_AT(config, option, ": \"%s\": " MR_SQL_CONDITION_REFUSED "%s", text, fault);
+    }
     *ret_table_end = colon;
     return condition + strspn(condition, " \t\r\n");
 }

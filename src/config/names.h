@@ -40,8 +40,10 @@ bool mr_names_table(struct mr_config *config, const char *text, const char *end,
  * added. */
 const struct mr_table_key *mr_names_lists(struct mr_config *config, uint32_t option);
 
-/* "table: condition": where the table ends, and the condition, "" where there is none. */
-const char *mr_names_condition(const char *text, const char **ret_table_end);
+/* "table: condition": where the table ends, and the condition, "" where there is none. One that may
+ * not be in a query is refused. */
+const char *mr_names_condition(struct mr_config *config, uint32_t option, const char *text,
+                               const char **ret_table_end);
 
 /* What is wrong with "host:port" or "[v6]:port", as the end of a sentence; NULL: nothing.
  * librdkafka takes a port modulo 65536 and looks for a host named "http" for ever; libcurl says

@@ -516,10 +516,10 @@ static const struct {
      "delete_tombstone_handling_mode = \"rewrite-with-tombstone\"", NULL},
     {TABLES UNWRAP
      "transforms.u.add.fields=op,source.ts_ms:at, lsn\ntransforms.u.add.fields.prefix=\n",
-     "add_fields = [\"op=op\", \"source.ts_ms=at\", \"lsn=lsn\"]", NULL},
+     "add_fields = [\"=\", \"op\", \"source.ts_ms:at\", \"lsn\"]", NULL},
     {TABLES UNWRAP "transforms.u.add.headers=op,source.ts_ms,lsn:at\n"
                    "transforms.u.add.headers.prefix=x.\n",
-     "add_headers = [\"op=x.op\", \"source.ts_ms=x.source_ts_ms\", \"lsn=x.at\"]", NULL},
+     "add_headers = [\"=x.\", \"op\", \"source.ts_ms\", \"lsn:at\"]", NULL},
     {TABLES OUTBOX("TopicNameMatches",
                    "p.public.a") "transforms.o.table.fields.additional."
                                  "placement=a:header,b:envelope:c\ntransforms.o.table.field."

@@ -54,16 +54,11 @@ static void convert_router(struct mr_convert *c, const char *alias, const char *
     }
 }
 
-/* The parts of a list that a transformation has; empty: it has none, or one from elsewhere. */
-static struct mr_cv_list parts_of(struct mr_convert *c, const char *alias, const char *option)
-{
-    return mr_cv_split(c, mr_cv_value(c, mr_cv_text(c, "transforms.%s.%s", alias, option)), ',');
-}
-
 /* Where tables may lack a column, ours has a ? after it. */
 static void convert_outbox_fields(struct mr_convert *c, const char *alias)
 {
-    struct mr_cv_list fields = parts_of(c, alias, "table.fields.additional.placement");
+    static const char given[] = "transforms.%s.table.fields.additional.placement";
+    struct mr_cv_list fields = mr_cv_split(c, mr_cv_value(c, mr_cv_text(c, given, alias)), ',');
     bool may_lack =
         !is_not(transforms_option_of(c, alias, "table.field.additional.missing"), "ignore");
     for (uint32_t i = 0; i < fields.count && may_lack; i++) {
@@ -75,24 +70,17 @@ static void convert_outbox_fields(struct mr_convert *c, const char *alias)
     }
 }
 
-/* Debezium's names have a prefix; another one than ours makes a whole name of it and the name. */
+/* Another prefix of the names than ours comes before them. */
 static void convert_added(struct mr_convert *c, const char *alias, const char *given,
                           const char *option)
 {
-    struct mr_cv_list fields = parts_of(c, alias, given);
+    const char *fields = mr_cv_value(c, mr_cv_text(c, "transforms.%s.%s", alias, given));
     const char *prefix = mr_cv_value(c, mr_cv_text(c, "transforms.%s.%s.prefix", alias, given));
-    for (uint32_t i = 0; i < fields.count && prefix != NULL && strcmp(prefix, "__") != 0; i++) {
-        const char *field = fields.items[i];
-        const char *name = strchr(field, ':');
-        int len = (int)strcspn(field, ":");
-        int part = (int)strcspn(field, ".");
-        fields.items[i] =
-            name == NULL && field[part] == '.'
-                ? mr_cv_text(c, "%s=%s%.*s_%s", field, prefix, part, field, field + part + 1)
-                : mr_cv_text(c, "%.*s=%s%s", len, field, prefix, name == NULL ? field : name + 1);
-    }
-    if (fields.count > 0) {
-        mr_cv_set_list(c, option, &fields);
+    bool is_ours = prefix == NULL || strcmp(prefix, "__") == 0;
+    if (fields != NULL) {
+        struct mr_cv_list list =
+            mr_cv_split(c, is_ours ? fields : mr_cv_text(c, "=%s,%s", prefix, fields), ',');
+        mr_cv_set_list(c, option, &list);
     }
 }
 

@@ -160,30 +160,22 @@ static void unknown_key(const char *path, uint32_t line, struct mr_problems *pro
             known ? section : "options");
 }
 
-#define MR_GONE_PROVER                                                                             \
-    "tables are proved beside millrace now, by \"millrace verify --every 24h --rate 20000 "        \
-    "--figures FILE\" (docs/verify.md, \"On a schedule\")"
-
 #define MR_GONE_FIXED(value) "it is always " value " now; take the line out"
 
 #define MR_GONE_PAIR(option, text) "write " option " = [expression, " text "]"
-
-#define MR_GONE_KEEPS "write outbox.expand_keeps = \"nulls\", \"empty_arrays\" or \"both\""
-
-#define MR_GONE_PREFIX "it is __ now; a name without it, or with another, comes after =: \"lsn=at\""
 
 /* What took the place of an option or section that is gone; NULL: it never was. */
 static const char *place_taken_by(const char *path)
 {
     static const struct {
-        const char *path;
+        const char *names; /* "a|b" */
         const char *text;
     } gone[] = {
-        {"verify.continuous", MR_GONE_PROVER},
-        {"verify.rate", MR_GONE_PROVER},
-        {"verify.lag_max", MR_GONE_PROVER},
+        {"verify.continuous|verify.rate|verify.lag_max",
+         "tables are proved beside millrace now, by \"millrace verify --every 24h --rate 20000 "
+         "--figures FILE\" (docs/verify.md, \"On a schedule\")"},
         {"topic_transaction", MR_GONE_FIXED("transaction")},
-        {"cloudevents.extensions", MR_GONE_FIXED("true")},
+        {"cloudevents.extensions|sink.file.sync", MR_GONE_FIXED("true")},
         {"source.postgres.connect_timeout",
          "write connect_timeout=10, in seconds, into source.postgres.connection"},
         {"routing.topic_regex", MR_GONE_PAIR("routing.topic", "name")},
@@ -191,20 +183,19 @@ static const char *place_taken_by(const char *path)
         {"outbox.topic_regex", MR_GONE_PAIR("outbox.topic", "topic")},
         {"outbox.missing_fields",
          "write a ? after the columns in outbox.fields that may be lacking"},
-        {"outbox.json_nulls", MR_GONE_KEEPS},
-        {"outbox.json_empty_arrays", MR_GONE_KEEPS},
+        {"outbox.json_nulls|outbox.json_empty_arrays",
+         "write outbox.expand_keeps = \"nulls\", \"empty_arrays\" or \"both\""},
         {"messages.excluded_prefixes", "write each with a ! before it into messages.prefixes"},
-        {"row.add_fields_prefix", MR_GONE_PREFIX},
-        {"row.add_headers_prefix", MR_GONE_PREFIX},
+        {"row.add_fields_prefix|row.add_headers_prefix",
+         "write it as the first item of the list, after =: [\"=__\", \"op\"]"},
         {"columns.reselect_wait", MR_GONE_FIXED("one second")},
         {"messages.max_size", "a logical message is dropped where its event would be larger than "
                               "sink.kafka.message_max"},
         {"cloudevents.id", "the id of an event is its position, which no other event has"},
         {"schema_registry.timeout", MR_GONE_FIXED("10 s")},
-        {"source.postgres.slot_interval", "it is metrics.interval now"},
-        {"sink.kafka.statistics_interval", "it is metrics.interval now"},
+        {"source.postgres.slot_interval|sink.kafka.statistics_interval",
+         "it is metrics.interval now"},
         {"metrics.max_tables", MR_GONE_FIXED("500")},
-        {"sink.file.sync", MR_GONE_FIXED("true")},
         {"sink.kafka.linger", "it had no effect; see pipeline.latency"},
         {"sink.kafka.batch_size",
          "requests have up to 512 KiB, and grow by themselves where the broker is far away"},
@@ -219,15 +210,14 @@ static const char *place_taken_by(const char *path)
         {"profiling.keep_intervals", "profiling.keep_size says what is kept"},
         {"snapshot.tables.order.by.row.count",
          "tables are copied in the order of \"tables\", names before patterns"},
-        {"profiling.capture",
+        {"profiling.capture|profiling.capture.*",
          "profiling.path keeps a profile of each interval, and Prometheus has the metrics"},
-        {"signal",
+        {"signal|signal.*",
          "signals are no longer read from a topic of Kafka; ask with \"millrace snapshot\" "
          "or POST /api/snapshot, or by a row of snapshot.signal_table"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(gone); i++) {
-        size_t len = strlen(gone[i].path);
-        if (strncmp(path, gone[i].path, len) == 0 && is_between(path[len])) {
+        if (mr_is_among(gone[i].names, mr_slice_of(path))) {
             return gone[i].text;
         }
     }

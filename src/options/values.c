@@ -194,7 +194,7 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
     }
 }
 
-static bool is_set(const struct mr_config_values *values, uint32_t index)
+bool mr_value_is_set(const struct mr_config_values *values, uint32_t index)
 {
     const void *value = mr_value_of(values, index);
     enum mr_option_kind kind = mr_option_at(index)->kind;
@@ -219,7 +219,7 @@ static bool has_needed(const struct mr_config_values *values, const char *needs)
         snprintf(path, sizeof(path), "%.*s", (int)(equals == NULL ? 0 : equals - needs), needs);
         MR_ASSERT(mr_option_find(equals == NULL ? word : path, &index));
         MR_ASSERT(equals == NULL || mr_option_parse(mr_option_at(index), word, &wanted));
-        found = equals == NULL ? is_set(values, index)
+        found = equals == NULL ? mr_value_is_set(values, index)
                                : *(const int64_t *)mr_value_of(values, index) == wanted;
     }
     return found;
@@ -229,7 +229,7 @@ void mr_values_check_needs(const struct mr_config_values *values, struct mr_prob
 {
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
-        bool is_off = option->kind == MR_KIND_BOOL && !is_set(values, i);
+        bool is_off = option->kind == MR_KIND_BOOL && !mr_value_is_set(values, i);
         if (values->lines[i] == 0 || is_off || option->needs == NULL ||
             has_needed(values, option->needs)) {
             continue;

@@ -60,6 +60,7 @@ struct mr_config_values {
 
 /* The field of an option: a char *, struct mr_strings or int64_t, as its kind says. */
 const void *mr_value_of(const struct mr_config_values *values, uint32_t index);
+bool mr_value_is_set(const struct mr_config_values *values, uint32_t index);
 
 /* Whether a value of that kind is struct mr_strings. */
 bool mr_kind_is_list(enum mr_option_kind kind);

@@ -101,7 +101,7 @@ MUTANTS = [
            "test_repair.py::test_a_large_value_that_no_event_has_is_sent"),
     Mutant("hidden columns in one case of letters only", "src/convert/patterns.c", 'is_name || is_any ? "" : ANY_CASE);', '"");', "unit convert_test"),
     Mutant("a class of anyone's is Kafka's", "src/convert/transforms.c", "|| !is_of_theirs(java);", ";", "unit convert_test"),
-    Mutant("a list from a provider is empty", "src/convert/source.c", "    if (!good) {\n        mr_cv_hold(", "    if (false) {\n        mr_cv_hold(", "unit convert_test"),
+    Mutant("a list from a provider is empty", "src/convert/source.c", "        if (!good[i]) {\n            mr_cv_hold(", "        if (false) {\n            mr_cv_hold(", "unit convert_test"),
     Mutant("excluded messages in one case of letters only", "src/encode/encode.c", "strncasecmp(listed + 4,", "strncmp(listed + 4,", "unit encode_test"),
     Mutant("a condition gets out of its parentheses", CONDITION,
            "scan->depth == 0 || scan->closing[--scan->depth] != c", "scan->depth > 0 && scan->closing[--scan->depth] != c", "unit condition_test"),
