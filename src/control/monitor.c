@@ -20,8 +20,7 @@ static const struct {
     [MR_STATE_STARTING] = {"starting", "PostgreSQL was not reached yet; the log says what is "
                                        "in the way"},
     [MR_STATE_STREAMING] = {"streaming", ""},
-    [MR_STATE_WAITING_FOR_SOURCE] = {"waiting_for_source", "the connection to PostgreSQL was lost; "
-                                                           "trying again until it answers"},
+    [MR_STATE_WAITING_FOR_SOURCE] = {"waiting_for_source", "PostgreSQL's stream is opened again"},
     [MR_STATE_WAITING_FOR_SINK] = {"waiting_for_sink", "the sink takes no records; rows wait in "
                                                        "PostgreSQL until it does"},
     [MR_STATE_STOPPING] = {"stopping", "asked to stop: delivering what was read"},
@@ -128,8 +127,10 @@ static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_sn
     mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), standstill);
     now->standstill_seconds =
         standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
+    /* A stream ends with the sink's session, and begins when the next one knows its position. */
     now->source_left_alone = pipeline->source.was_connected && !pipeline->source.connected &&
-                             !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
+                             !standstill->postgresql_away &&
+                             (mr_cause_is_of_sink(standstill->cause) || !pipeline->sink.connected);
     now->danger.slot_is_lost_soon =
         now->slot.known && now->slot.has_limit &&
         (now->slot.forecast_seconds < MR_MONITOR_DANGER_S || mr_slot_is_near(&now->slot));
@@ -149,7 +150,7 @@ static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
     if (cause == MR_CAUSE_POSTGRESQL_AWAY) {
         return MR_STATE_WAITING_FOR_SOURCE;
     }
-    if (!now->sink.connected) {
+    if (!now->sink.connected || now->source_left_alone) {
         return MR_STATE_WAITING_FOR_SINK;
     }
     return now->pipeline.source.connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
@@ -417,7 +418,8 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
         .source_cpu_ns = mr_monitor_grown(mark->source_cpu_ns, before->source_cpu_ns),
         .sink_cpu_ns = mr_monitor_grown(mark->sink_cpu_ns, before->sink_cpu_ns),
         .encode_ns = mr_monitor_grown(mark->encode_ns, before->encode_ns),
-        .source_connected = now->pipeline.source.connected || now->state == MR_STATE_STANDBY,
+        .source_connected = now->pipeline.source.connected || now->source_left_alone ||
+                            now->state == MR_STATE_STANDBY,
         .sink_connected = now->sink.connected,
         .behind = now->state != MR_STATE_STANDBY &&
                   now->lag.server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,

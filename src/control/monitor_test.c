@@ -157,6 +157,32 @@ static void test_standby_is_a_state_of_its_own(void **state)
     mr_monitor_snapshot_free(now);
 }
 
+/* The stream ends with the sink's session: PostgreSQL, which answers, was said to be lost until the
+ * next one had begun. */
+static void test_source_between_sessions_of_the_sink_is_not_lost(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_pipeline *pipeline = fixture->pipeline;
+    atomic_store(&pipeline->by_source.was_connected, true);
+    struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_string_equal(mr_state_name(now->state), "waiting_for_sink");
+    assert_true(now->source_left_alone);
+    assert_null(strstr(now->reason, "lost"));
+    mr_monitor_snapshot_free(now);
+    atomic_store(&pipeline->by_sink.connected, true); /* or a reload has it opened again */
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_string_equal(mr_state_name(now->state), "waiting_for_source");
+    assert_string_equal(now->reason, "PostgreSQL's stream is opened again");
+    mr_monitor_snapshot_free(now);
+    atomic_store(&pipeline->by_sink.connected, false);
+    struct mr_standstill *standstill = mr_pipeline_standstill(pipeline);
+    mr_standstill_begin(standstill, MR_CAUSE_POSTGRESQL_AWAY, "it does not answer");
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_string_equal(mr_state_name(now->state), "waiting_for_source");
+    assert_false(now->source_left_alone);
+    mr_monitor_snapshot_free(now);
+}
+
 /* A sample of the state before says nothing of this one. */
 static void test_bottleneck_is_of_the_state(void **state)
 {
@@ -340,6 +366,8 @@ int main(void)
                                         monitor_test_teardown),
         cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, monitor_test_setup,
                                         monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_source_between_sessions_of_the_sink_is_not_lost,
+                                        monitor_test_setup, monitor_test_teardown),
         cmocka_unit_test_setup_teardown(test_bottleneck_is_of_the_state, monitor_test_setup,
                                         monitor_test_teardown),
         cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen,
