@@ -269,6 +269,18 @@ static void test_a_transaction_that_is_refused_for_now_begins_soon(void **state)
     assert_int_equal(serve_until(fixture, 1), MR_OK);
     assert_true(shortest_us(fixture, ADD_PARTITIONS_TO_TXN) < RETRY_US);
 }
+
+/* Of hundreds of topics, the error has to say which lacks a right. */
+static void test_a_topic_that_fails_a_transaction_is_named(void **state)
+{
+    struct fixture *fixture = *state;
+    rd_kafka_mock_push_request_errors(fixture->brokers, ADD_PARTITIONS_TO_TXN, 1,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    kafka_session_test_send_batch(fixture, 1);
+    assert_int_equal(serve_until(fixture, 1), MR_ERR_AUTH);
+    const struct mr_kafka_sink *kafka = (struct mr_kafka_sink *)fixture->sink;
+    assert_non_null(strstr(kafka->failure.text, "partition \"t\" [0]"));
+}
 #endif
 
 /* The code is that of any fault of a record among several; this broker tells nothing of its topics.
@@ -349,6 +361,8 @@ int main(void)
                                         setup_exactly_once, kafka_session_test_teardown),
 #ifdef MILLRACE_RDKAFKA_SEND_NOW
         cmocka_unit_test_setup_teardown(test_a_transaction_that_is_refused_for_now_begins_soon,
+                                        setup_exactly_once, kafka_session_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_topic_that_fails_a_transaction_is_named,
                                         setup_exactly_once, kafka_session_test_teardown),
 #endif
     };
