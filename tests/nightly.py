@@ -55,6 +55,7 @@ NIGHTLY = (
     Nightly(at_least_once("test_topics.py", "test_a_topic_is_deleted_under_load",
                           "test_the_state_topic_is_deleted_under_load", "test_topics_that_others_make_again_are_noticed",
                           "test_a_topic_that_was_missing_and_is_made_again_is_noticed"), CLUSTER, 75, "exactly once runs each time"),
+    Nightly(("test_refused.py::test_a_topic_that_takes_more_again",), ("src/kafka/", "src/sink/"), 150, "a topic is asked again after a minute"),
     Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 150,
             "three brokers on two processors; one that is killed, restarted and away runs each time"),
     Nightly(tuple(f"test_memory.py::{test}[256MiB]" for test in ("test_long_transaction", "test_many_large_rows", "test_burst_while_kafka_is_away")),

@@ -2,6 +2,7 @@
 dropped or has another time, no good one goes with it, and the stream is not held up."""
 # pylint: disable=redefined-outer-name  # fixtures
 import collections
+import itertools
 import json
 import os
 import random
@@ -170,3 +171,23 @@ def test_topics_of_many_tables_take_less(database, millrace, delivery):
     for records in read_whole(database.admin, [database.topic(table) for table in tables]).values():
         assert_in_order([record.json_key["id"] for record in records], list(range(1, rows + 1)), delivery)
     assert process.stop() == 0
+
+
+def test_a_topic_that_takes_more_again(database, millrace, delivery):
+    """Its requests grow again within a minute; they stayed small until a restart, and so did what a partition took in a second."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.make_topic("t", 1, {"max.message.bytes": "4000"})
+    topic, numbers = database.topic("t"), itertools.count(1)
+    process = millrace(sink__kafka__delivery=json.dumps(delivery), sink__kafka__compression='"none"').start().streaming()
+
+    def largest():
+        first = next(numbers) * 100
+        database.run("INSERT INTO t SELECT n, repeat('x', 300) FROM generate_series(%s::int, %s::int) n", [first, first + 99])
+        return max(sizes_on_disk(topic), default=0)
+    eventually(lambda: largest() > 2000 and process.log("sink_session_lost"), 90, "smaller requests")
+    assert largest() <= 4000
+    set_topic(database.admin, topic, "max.message.bytes", 1000000)
+    eventually(lambda: largest() > 8000, 120, "larger requests")
+    assert process.stop() == 0 and len(process.log("sink_session_lost")) == 1
+    records = read_whole(database.admin, [topic])[topic]
+    assert_in_order([record.json_key["id"] for record in records], list(range(100, next(numbers) * 100)), delivery)

@@ -18,6 +18,8 @@ enum {
     TIMESTAMP_PAST_MAX_MS = 86400000,
 };
 
+#define ASK_AGAIN_NS INT64_C(60000000000)
+
 /* The record's headers, made by librdkafka's own allocator because it frees them with the
  * message. */
 static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
@@ -115,13 +117,37 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
     return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
 }
 
+/* What a topic takes that has refused a request as too large; 0: it has not. */
+static size_t taken_by(const struct mr_kafka_sink *kafka, const struct mr_topic *topic)
+{
+    size_t said = kafka->topics.items[topic->index].bytes_max;
+    return said != 0 ? said : atomic_load_explicit(&topic->bytes_max, memory_order_relaxed);
+}
+
+/* Somebody may have raised that, so it is asked for again each minute. Nothing is sent meanwhile:
+ * all topics together may take a tenth of the time for it. */
+static void ask_again(struct mr_kafka_sink *kafka, const struct mr_topic *topic, int64_t now_ns)
+{
+    struct mr_kafka_topics *topics = &kafka->topics;
+    struct mr_kafka_topic *item = &topics->items[topic->index];
+    if (MR_LIKELY(taken_by(kafka, topic) == 0) || now_ns < topics->ask_ns) {
+        return;
+    }
+    if (item->ask_ns != 0 && now_ns >= item->ask_ns) {
+        item->bytes_max = mr_kafka_topic_bounds(kafka->producer, topic->name).bytes_max;
+        int64_t took_ns = mr_monotonic_ns() - now_ns;
+        topics->ask_ns = now_ns + 11 * took_ns;
+        item->ask_ns = 0;
+    }
+    item->ask_ns = item->ask_ns == 0 ? now_ns + ASK_AGAIN_NS : item->ask_ns;
+}
+
 /* Bytes of a request of the queue, before compression. A topic that refused one as too large gets
  * none that is more than it takes; a record adds less than wire_bytes says. */
 static size_t request_bytes(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
-    const struct mr_topic *topic = rd_kafka_topic_opaque(queue->handle);
     size_t most = mr_far_bytes(&kafka->far);
-    size_t taken = atomic_load_explicit(&topic->bytes_max, memory_order_relaxed);
+    size_t taken = taken_by(kafka, rd_kafka_topic_opaque(queue->handle));
     return taken <= REQUEST_HEAD_BYTES || taken > most ? most : taken - REQUEST_HEAD_BYTES;
 }
 
@@ -141,11 +167,12 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
 {
     mr_status status = MR_OK;
     size_t bytes = 0;
-    size_t most_bytes = request_bytes(kafka, queue);
     uint32_t most = MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
     MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
     bool is_full = false;
     queue->handed_ns = mr_monotonic_ns();
+    ask_again(kafka, rd_kafka_topic_opaque(queue->handle), queue->handed_ns);
+    size_t most_bytes = request_bytes(kafka, queue);
     while (queue->first != NULL && queue->in_flight < most) {
         struct mr_record *record = queue->first;
         struct mr_record *next = record->next;

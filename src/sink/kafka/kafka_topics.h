@@ -68,6 +68,8 @@ struct mr_kafka_topic {
     struct mr_kafka_queue **queues;
     int32_t queue_count;
     const struct mr_placing *placing; /* NULL: by the number of queues */
+    size_t bytes_max; /* that it takes, as it said in this session; 0: it was not asked */
+    int64_t ask_ns;   /* it is asked again then (monotonic); 0: not yet known */
 };
 
 struct mr_kafka_topics {
@@ -77,6 +79,7 @@ struct mr_kafka_topics {
     struct mr_kafka_topic *items; /* by mr_topic.index */
     uint32_t capacity;
     uint32_t count; /* that have a handle */
+    int64_t ask_ns; /* none is asked before what it takes (monotonic) */
 
     const struct mr_topic *awaited; /* NULL: none */
     rd_kafka_topic_t *awaited_handle;
