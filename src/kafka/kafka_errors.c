@@ -22,6 +22,10 @@ static bool speaks_tls(const struct mr_kafka_options *options)
 static mr_status classify_login(const char *text, const struct mr_kafka_options *options,
                                 char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
+    /* A broker that restarts, or hangs, breaks logins off (rd_kafka_broker_handle_SaslHandshake). */
+    if (strstr(text, "mechanism handshake failed: Local: ") != NULL) {
+        return MR_ERR_TRANSIENT;
+    }
     bool by_token = strcmp(property_of(options, "sasl.mechanism"), "OAUTHBEARER") == 0;
     const char *remedy = by_token
                              ? "the broker must accept the token's issuer, audience and scope, "

@@ -27,6 +27,14 @@ static void test_classify_each_kind(void **state)
         {RD_KAFKA_RESP_ERR__AUTHENTICATION, "SASL authentication error", MR_ERR_AUTH,
          "sink.kafka.sasl"},
         {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's "
+         "supported mechanisms: SCRAM-SHA-512",
+         MR_ERR_AUTH, "mechanism"},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's "
+         "supported mechanisms: (n/a) (after 1ms in state DOWN)",
+         MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
          MR_KAFKA_NO_TOKEN ": sink.kafka.sasl.token_command: /t ended with exit code "
                            "1; " MR_PROGRAM_REMEDY,
          MR_ERR_TRANSIENT, ""},
