@@ -635,6 +635,24 @@ static void test_connection_for_copies(void **state)
     mr_config_free(config);
 }
 
+/* Two options may name one variable; what made it may have left a line's end there. */
+static void test_one_variable_for_two_secrets(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    setenv("TEST_SHARED", "both's\n", 1);
+    assert_int_equal(
+        config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                         "password = \"env:TEST_SHARED\"\n"
+                         "[snapshot]\nconnection = \"host=y\"\npassword = \"env:TEST_SHARED\"\n",
+                         &config),
+        MR_OK);
+    assert_secret(config->source.connection.password, "both's");
+    assert_secret(config->source.copying.password, "both's");
+    assert_string_equal(getenv("TEST_SHARED"), "");
+    mr_config_free(config);
+}
+
 static void test_programs(void **state)
 {
     (void)state;
@@ -707,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_many_tables),
         cmocka_unit_test(test_secret_file),
         cmocka_unit_test(test_connection_for_copies),
+        cmocka_unit_test(test_one_variable_for_two_secrets),
         cmocka_unit_test(test_programs),
         cmocka_unit_test(test_environment_alone),
         cmocka_unit_test(test_missing_file),

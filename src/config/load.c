@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "config/build.h"
+#include "options/secrets.h"
 #include "options/unknown.h"
 
 /* What a file of Outboxx's form means without saying it. */
@@ -150,6 +151,9 @@ mr_status mr_config_read(const struct mr_config_reading *reading, struct mr_conf
     }
     if (config->problems.errors == 0) {
         build(config, reading);
+        if (!config->problems.without_secrets) {
+            mr_secrets_empty_variables(&config->values);
+        }
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
 }
@@ -171,6 +175,7 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
     if (config->problems.errors == 0) {
         mr_config_place_values(&config->values, places, config);
         mr_config_build_http(config);
+        mr_secrets_empty_variables(&config->values);
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
 }

@@ -9,6 +9,15 @@ enum { SECRET_FILE_MAX = 64 * 1024 };
 
 #define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
 
+/* A file ends with a line's end, and so does a variable that was made from one. */
+static void trim_end(char *text)
+{
+    size_t len = strlen(text);
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) {
+        text[--len] = '\0';
+    }
+}
+
 static char *read_env(struct mr_problems *problems, const char *what, const char *name,
                       uint32_t line)
 {
@@ -20,8 +29,7 @@ static char *read_env(struct mr_problems *problems, const char *what, const char
         return NULL;
     }
     char *copy = MR_STRDUP(value);
-    /* Later readers of the process' environment find nothing. */
-    explicit_bzero(value, strlen(value));
+    trim_end(copy);
     return copy;
 }
 
@@ -33,10 +41,8 @@ static char *read_open_file(int fd, size_t size)
     while (len < size && (count = read(fd, text + len, size - len)) > 0) {
         len += (size_t)count;
     }
-    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) {
-        len--;
-    }
     text[len] = '\0';
+    trim_end(text);
     return text;
 }
 
@@ -169,6 +175,19 @@ char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *
     return problems->without_secrets ? MR_STRDUP("")
            : path == NULL            ? read_env(problems, what, variable, line)
                                      : secrets_read_file(problems, what, path, true, line);
+}
+
+void mr_secrets_empty_variables(const struct mr_config_values *values)
+{
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        enum mr_option_kind kind = mr_option_at(i)->kind;
+        bool may_name = kind == MR_KIND_STRING || kind == MR_KIND_SECRET || kind == MR_KIND_LOGIN;
+        const char *name = may_name ? mr_text_after(secrets_text_of(values, i), "env:") : NULL;
+        char *value = name == NULL ? NULL : getenv(name);
+        if (value != NULL) {
+            explicit_bzero(value, strlen(value));
+        }
+    }
 }
 
 char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,

@@ -7,12 +7,16 @@
 #include "base/secret.h"
 #include "options/values.h"
 
-/* The secret that an option says, by the name of an environment variable, which is emptied, or by
- * the path of a file that only its owner may read; a STRING without a prefix is such a path. NULL
- * when it is not set, names a program, or something is wrong, which is added to the problems. The
- * caller's, for mr_secret_forget. */
+/* The secret that an option says, by the name of an environment variable, or by the path of a file
+ * that only its owner may read; a STRING without a prefix is such a path. NULL when it is not set,
+ * names a program, or something is wrong, which is added to the problems. The caller's, for
+ * mr_secret_forget. */
 char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
                      const char *what, uint32_t option);
+
+/* Once all secrets are read, several of which may be in one variable: later readers of the process'
+ * environment find none. */
+void mr_secrets_empty_variables(const struct mr_config_values *values);
 
 /* The same of a file that everybody may read: a certificate. */
 char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,
