@@ -174,6 +174,78 @@ static void move_forget_tables(struct mr_checkpoint *state)
     drop_section(state, MR_SECTION_SILENCE);
 }
 
+/* What is stored of what was hidden, to be read anew. */
+struct known {
+    struct mr_kin *kin;
+    struct mr_hidden *hidden;
+};
+
+static struct known known_new(const struct move *move)
+{
+    const struct mr_encode_options *encode = &move->config->encode;
+    struct mr_kin *kin = mr_kin_new();
+    return (struct known){
+        kin, mr_hidden_new((enum mr_unmatched)encode->unmatched, &encode->column_rules, kin)};
+}
+
+static struct known known_stored(const struct move *move)
+{
+    const struct mr_section *columns =
+        mr_checkpoint_section(&move->stored, mr_kept_columns_kind.name);
+    const struct mr_section *parts = mr_checkpoint_section(&move->stored, mr_kept_kin_kind.name);
+    struct known known = known_new(move);
+    if (parts != NULL) {
+        mr_kin_take(known.kin, parts->json);
+    }
+    if (columns != NULL) {
+        mr_hidden_take(known.hidden, columns->json);
+    }
+    return known;
+}
+
+static void known_free(struct known *known)
+{
+    mr_hidden_free(known->hidden);
+    mr_kin_free(known->kin);
+}
+
+struct leaving {
+    struct mr_hidden *hidden;
+    mr_status status;
+    struct mr_error *ret_error;
+};
+
+static void take_left(void *context, const struct mr_relation *view)
+{
+    struct leaving *leaving = context;
+    if (leaving->status == MR_OK) {
+        leaving->status = mr_hidden_leave(leaving->hidden, view, leaving->ret_error);
+    }
+}
+
+/* In another cluster names tell what is hidden, so here they must; and a table that was a partition
+ * has a name only as long as this cluster says it. */
+static mr_status leave_hidden(struct move *move, struct mr_error *ret_error)
+{
+    struct known known = known_stored(move);
+    struct leaving leaving = {.hidden = known.hidden, .ret_error = ret_error};
+    MR_TEXT(oids);
+    MR_TEXT(parts);
+    mr_text_string(&oids, "");
+    mr_text_string(&parts, "");
+    mr_hidden_add_oids(known.hidden, &oids);
+    (void)mr_kin_add_oids(known.kin, &parts);
+    mr_status status = mr_pg_attributes_tell_parts(
+        move->conn, oids.data, parts.data, known.kin,
+        &(struct mr_columns_listener){.take = take_left, .context = &leaving}, ret_error);
+    status = status == MR_OK ? leaving.status : status;
+    if (status == MR_OK) {
+        replace_section(&move->stored, mr_kept_columns_kind.name, mr_hidden_format(known.hidden));
+    }
+    known_free(&known);
+    return status;
+}
+
 struct hidden_there {
     struct mr_hidden *here, *there;
 };
@@ -187,37 +259,24 @@ static void take_there(void *context, const struct mr_relation *view)
 /* What was hidden stays so by the names of tables and columns. */
 static mr_status move_hidden(struct move *move, struct mr_error *ret_error)
 {
-    struct mr_checkpoint *state = &move->stored;
-    const struct mr_column_rules *rules = &move->config->encode.column_rules;
-    const struct mr_section *columns = mr_checkpoint_section(state, mr_kept_columns_kind.name);
-    const struct mr_section *parts = mr_checkpoint_section(state, mr_kept_kin_kind.name);
-    struct mr_kin *kin = mr_kin_new();
-    struct mr_kin *kin_there = mr_kin_new();
-    struct hidden_there hidden = {.here = mr_hidden_new(MR_UNMATCHED_STOP, rules, kin),
-                                  .there = mr_hidden_new(MR_UNMATCHED_STOP, rules, kin_there)};
-    if (parts != NULL) {
-        mr_kin_take(kin, parts->json);
-    }
-    if (columns != NULL) {
-        mr_hidden_take(hidden.here, columns->json);
-    }
+    struct known here = known_stored(move);
+    struct known there = known_new(move);
+    struct hidden_there hidden = {here.hidden, there.hidden};
     uint32_t count;
-    char **names = mr_hidden_names(hidden.here, &count);
+    char **names = mr_hidden_names(here.hidden, &count);
     mr_status status = mr_pg_attributes_tell_named(
         move->conn, names, count,
         &(struct mr_columns_listener){.take = take_there, .context = &hidden}, ret_error);
     if (status == MR_OK) {
-        replace_section(state, mr_kept_kin_kind.name, mr_kin_format(kin_there));
-        replace_section(state, mr_kept_columns_kind.name, mr_hidden_format(hidden.there));
+        replace_section(&move->stored, mr_kept_kin_kind.name, mr_kin_format(there.kin));
+        replace_section(&move->stored, mr_kept_columns_kind.name, mr_hidden_format(there.hidden));
     }
     for (uint32_t i = 0; i < count; i++) {
         free(names[i]);
     }
     free(names);
-    mr_hidden_free(hidden.here);
-    mr_hidden_free(hidden.there);
-    mr_kin_free(kin);
-    mr_kin_free(kin_there);
+    known_free(&here);
+    known_free(&there);
     return status;
 }
 
@@ -292,6 +351,7 @@ static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
     say_writes(move);
     MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
+    MR_TRY(leave_hidden(move, ret_error));
     say_steps(move);
     return MR_OK;
 }
@@ -313,6 +373,7 @@ static mr_status move_leave(struct move *move, struct mr_error *ret_error)
     mr_lsn fence;
     uint64_t next_xid;
     MR_TRY(mr_pg_move_fence(move->conn, move->source, &fence, &next_xid, ret_error));
+    MR_TRY(leave_hidden(move, ret_error));
     struct mr_cluster_move *moved = &state->identity.moved;
     *moved = (struct mr_cluster_move){
         .left = fence, .shift = moved->shift, .xid = next_xid, .at_ms = mr_wall_ns() / 1000000};

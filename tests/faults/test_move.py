@@ -414,3 +414,31 @@ def test_what_is_hidden_is_known_by_names_in_another_cluster(clusters, millrace_
     assert process.log("table_published_again") == []
     database.run("INSERT INTO clients VALUES (2, 'hidden')")
     assert process.ended(60) == 65 and 'column \\"email\\"' in "".join(process.lines)
+
+
+SWAP = "ALTER TABLE users RENAME email TO t; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME t TO note"
+
+
+def test_what_is_hidden_has_its_name_when_the_stream_leaves(clusters, millrace_for, topic):
+    """Elsewhere names alone count: a column that was renamed since the table's last row stops the fence, as it would stop the stream. What was a partition
+    is known there though nothing came by its name."""
+    server = clusters.new(15)
+    server.start()
+    database = Database(port=server.port)
+    database.run(HIDDEN)
+    process = millrace_for(database, ("public.*",), columns__mask='["public.users:email=8", "public.p:note=8"]',
+                           publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'hidden'); INSERT INTO p VALUES (1, 'hidden')")
+    topic(database.topic("p")).take(1)
+    database.run(f"ALTER TABLE p DETACH PARTITION part; {SWAP}")
+    drained(process, database)
+    assert 'hid column "email"' in move(process, wanted=65)
+    assert 'hid column "email"' in move(process, "--fence", wanted=65)
+    database.run(SWAP)
+    move(process, "--fence")
+    clusters.restore(server, database, process, 15)
+    accept(process, database)
+    process.start().streaming()
+    database.run("INSERT INTO part VALUES (2, 'hidden'); INSERT INTO users VALUES (2, 'hidden')")
+    assert topic(database.topic("part")).take(1)[0].json["after"] == {"id": 2, "note": "********"}
+    assert topic(database.topic("users")).take(2)[1].json["after"]["email"] == "********"

@@ -349,19 +349,16 @@ static mr_status forgotten(const struct mr_hidden *hidden, const struct mr_relat
                    now->schema, now->table, now->schema, now->table);
 }
 
-/* The first column that was hidden, or that a rule names, and may be one that is shown; NULL: none.
- * Of which table it was, if by another name, is `ret_before`. `places`: NULL where the catalog does
- * not know the table. Numbers are certain where both versions have them; else names decide. */
-static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_relation *now,
-                                const struct mr_places *places, const char *name, const char *topic,
-                                const bool *hides, const char **ret_before)
+/* The first column that was hidden, and may be one that is shown; NULL: none. Of which table it
+ * was, if by another name, is `ret_before`. `places`: NULL where the catalog does not know the
+ * table. Numbers are certain where both versions have them; else names decide. */
+static const char *judge_known(const struct mr_hidden *hidden, const struct mr_relation *now,
+                               const struct mr_places *places, const char *name, const char *topic,
+                               const bool *hides, const char **ret_before)
 {
     const struct mr_seen *by_oid = mr_seen_find(&hidden->seen, now->oid, NULL, topic);
     const struct mr_seen *by_name = mr_seen_find(&hidden->seen, 0, name, topic);
     const char *column = NULL;
-    if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
-        column = missing_of(hidden, now, topic);
-    }
     by_oid = by_oid != NULL ? by_oid : mr_seen_learned(&hidden->seen, now->oid, topic);
     for (uint32_t i = 0; i < now->origin_count && column == NULL; i++) {
         column =
@@ -378,6 +375,21 @@ static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_
         column = lost_of(by_name, now, hides);
     }
     return column;
+}
+
+/* The same, or the first column that a rule names and the table lacks, where no row was seen. */
+static const char *judge_hidden(const struct mr_hidden *hidden, const struct mr_relation *now,
+                                const struct mr_places *places, const char *name, const char *topic,
+                                const bool *hides, const char **ret_before)
+{
+    const struct mr_seen *by_oid = mr_seen_find(&hidden->seen, now->oid, NULL, topic);
+    const struct mr_seen *by_name = mr_seen_find(&hidden->seen, 0, name, topic);
+    const char *column = NULL;
+    if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
+        column = missing_of(hidden, now, topic);
+    }
+    return column != NULL ? column
+                          : judge_known(hidden, now, places, name, topic, hides, ret_before);
 }
 
 /* Whether each rule fits it by its own name: then no rule hides more of it, whatever table it was
@@ -606,6 +618,18 @@ static void learn_told(struct mr_hidden *hidden, uint32_t oid)
     }
 }
 
+/* Of the table's columns, in the stream that goes to `topic`; NULL: in all. The caller's. */
+static bool *hides_of(const struct mr_hidden *hidden, const struct mr_relation *relation,
+                      const char *topic)
+{
+    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        hides[i] = mr_column_rules_hide(&hidden->seen.rules, topic, relation,
+                                        relation->columns[i].name, false);
+    }
+    return hides;
+}
+
 /* What the rules hide of it in the stream that goes to `topic`; NULL: in all. */
 static void learn_stream(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic)
@@ -616,11 +640,7 @@ static void learn_stream(struct mr_hidden *hidden, const struct mr_relation *rel
         mr_seen_find(&hidden->seen, relation->oid, NULL, of) != NULL) {
         return;
     }
-    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        hides[i] = mr_column_rules_hide(&hidden->seen.rules, topic, relation,
-                                        relation->columns[i].name, false);
-    }
+    bool *hides = hides_of(hidden, relation, topic);
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     if (mr_places_init(&places, relation) && mr_seen_hides_any(hides, relation->column_count)) {
@@ -647,6 +667,37 @@ void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relatio
     }
 }
 
+static mr_status leave_stream(const struct mr_hidden *hidden, const struct mr_relation *now,
+                              const char *topic, struct mr_error *ret_error)
+{
+    struct mr_places all;
+    const struct mr_places *places = mr_places_init(&all, now) ? &all : NULL;
+    bool *hides = hides_of(hidden, now, topic);
+    const char *before = NULL;
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", now->schema, now->table);
+    const char *column =
+        judge_known(hidden, now, places, name.data, topic == NULL ? "" : topic, hides, &before);
+    free(hides);
+    mr_places_done(&all);
+    return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
+}
+
+mr_status mr_hidden_leave(struct mr_hidden *hidden, const struct mr_relation *now,
+                          struct mr_error *ret_error)
+{
+    const struct mr_column_rules *rules = &hidden->seen.rules;
+    MR_TRY(leave_stream(hidden, now, NULL, ret_error));
+    for (uint32_t i = 0; i < rules->count; i++) {
+        const char *topic = rules->items[i].topic;
+        if (topic != NULL && mr_column_rule_is_about(&rules->items[i], topic, now)) {
+            MR_TRY(leave_stream(hidden, now, topic, ret_error));
+        }
+    }
+    mr_hidden_learn(hidden, now);
+    return MR_OK;
+}
+
 char *mr_hidden_format(struct mr_hidden *hidden)
 {
     MR_HOLD(&hidden->lock);
@@ -662,6 +713,14 @@ void mr_hidden_take(struct mr_hidden *hidden, const char *json)
 {
     MR_HOLD(&hidden->lock);
     mr_seen_take(&hidden->seen, json);
+}
+
+void mr_hidden_add_oids(struct mr_hidden *hidden, struct mr_text *text)
+{
+    MR_HOLD(&hidden->lock);
+    for (uint32_t i = 0; i < hidden->seen.count; i++) {
+        mr_text_format(text, ",%u", hidden->seen.items[i].oid);
+    }
 }
 
 char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count)

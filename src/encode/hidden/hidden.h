@@ -50,6 +50,15 @@ char *mr_hidden_format(struct mr_hidden *hidden);
 /* Something was seen that `format` has not said yet. Any thread, without the lock. */
 bool mr_hidden_owes(const struct mr_hidden *hidden);
 
+/* The stream leaves the cluster, and elsewhere names alone count. A table as the catalog has it,
+ * with numbers: what was hidden of it, or of what it is of, is hidden under its name of now, or
+ * MR_ERR_POISON, as at its next row; then it is learned. No other thread uses it. */
+mr_status mr_hidden_leave(struct mr_hidden *hidden, const struct mr_relation *now,
+                          struct mr_error *ret_error);
+
+/* Of tables of which something was hidden, as numbers with commas before them; some twice. */
+void mr_hidden_add_oids(struct mr_hidden *hidden, struct mr_text *text);
+
 /* The names, "schema.table", of tables of which something was hidden; some twice. The caller's. */
 char **mr_hidden_names(struct mr_hidden *hidden, uint32_t *ret_count);
 

@@ -162,15 +162,30 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
     return tell_all(conn, &sql, &options->columns_at_start, options->kin, ret_error);
 }
 
+#define COLUMNS_OF                                                                                 \
+    "SELECT c.oid::bigint, n.nspname, c.relname, a.attnum, a.attname, true"                        \
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"                               \
+    " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped WHERE "
+
+mr_status mr_pg_attributes_tell_parts(struct mr_pg_conn *conn, const char *oids, const char *parts,
+                                      struct mr_kin *kin,
+                                      const struct mr_columns_listener *listener,
+                                      struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   COLUMNS_OF "c.oid = ANY ('{0%s}'::oid[]) OR (c.oid = ANY ('{0%s}'::oid[])"
+                              " AND NOT c.relispartition) ORDER BY 1, 4",
+                   oids, parts);
+    return tell_all(conn, &sql, listener, kin, ret_error);
+}
+
 mr_status mr_pg_attributes_tell_named(struct mr_pg_conn *conn, char *const *names, uint32_t count,
                                       const struct mr_columns_listener *listener,
                                       struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT c.oid::bigint, n.nspname, c.relname, a.attnum, a.attname, true"
-                         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-                         " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
-                         " AND NOT a.attisdropped WHERE n.nspname || '.' || c.relname IN (NULL");
+    mr_text_string(&sql, COLUMNS_OF "n.nspname || '.' || c.relname IN (NULL");
     for (uint32_t i = 0; i < count; i++) {
         mr_sql_format(&sql, ", %L", names[i]);
     }

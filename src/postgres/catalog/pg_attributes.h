@@ -31,6 +31,13 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
 mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                                 const struct mr_pg_captured *captured, struct mr_error *ret_error);
 
+/* Tells of the tables of these numbers, and of those of `parts` that are no partitions now; each
+ * number has a comma before it. */
+mr_status mr_pg_attributes_tell_parts(struct mr_pg_conn *conn, const char *oids, const char *parts,
+                                      struct mr_kin *kin,
+                                      const struct mr_columns_listener *listener,
+                                      struct mr_error *ret_error);
+
 /* Tells of the tables that are named so ("schema.table") now. */
 mr_status mr_pg_attributes_tell_named(struct mr_pg_conn *conn, char *const *names, uint32_t count,
                                       const struct mr_columns_listener *listener,
