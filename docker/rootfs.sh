@@ -20,7 +20,7 @@ package_of() {
 }
 
 mkdir -p "$root/usr/bin" "$root/etc" "$root/var/lib/dpkg/status.d"
-install -d -m 1777 "$root/tmp"
+install -d -m 1777 "$root/tmp" "$root/var/tmp"
 
 # The symbol table stays in the programs: profiles name functions by it.
 for program in "${programs[@]}"; do
