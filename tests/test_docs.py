@@ -241,7 +241,7 @@ def test_pages_are_few_and_short():
 # What people look for, and the pages with a door to it.
 DOORS = {"README.md": ("docs/verify.md", "docs/runbook.md#e-exit-10", "docs/upgrading-postgresql.md", "docs/monitoring.md#slow-but-flowing",
                        "docs/monitoring.md#a-slot-that-grows", "docs/built-in-profiler.md", "docs/dev/profiling.md", "docs/kubernetes.md",
-                       "docs/migrating-from-debezium.md", "docs/consumers.md#dropping-duplicates", "docs/quick-start.md#with-docker", "docs/snapshots.md#while-the-stream-runs", "docs/snapshots.md#large-tables",
+                       "docs/migrating-from-debezium.md", "docs/consumers.md", "docs/quick-start.md#with-docker", "docs/snapshots.md#while-the-stream-runs", "docs/snapshots.md#large-tables",
                        "docs/upgrading.md#add-a-table", "docs/managed-services.md#by-iam-without-a-password", "docs/sizing.md", "docs/runbook.md"),
          "docs/README.md": ("runbook.md#e-exit-10", "consumers.md#dropping-duplicates", "monitoring.md", "monitoring.md#a-slot-that-grows", "verify.md")}
 
