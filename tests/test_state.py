@@ -393,6 +393,9 @@ def test_standby_is_a_state_of_its_own(database, millrace):
         done = subprocess.run([BINARY, *command, "--address", second.address()], capture_output=True, text=True,
                               timeout=30, check=False)
         assert done.returncode == 0 and "standby" in done.stdout, done
+    done = subprocess.run([BINARY, "snapshot", "t", "--config", second.path, "--address", second.address()], capture_output=True, text=True,
+                          timeout=30, check=False)
+    assert done.returncode != 0 and "ask the one that streams" in done.stderr, done
     first.kill()
     second.streaming()
     eventually(lambda: second.get("/readyz").json["state"] == "streaming", what="the state after a takeover")

@@ -25,7 +25,14 @@ static void control_snapshot_ask(const struct mr_snapshot_routes *routes,
 {
     uint64_t id;
     struct mr_error error;
-    if (mr_copies_ask(routes->copies, wish, &id, &error) == MR_OK) {
+    mr_status status = MR_OK;
+    if (mr_pipeline_stats(routes->pipeline).source.stands_by) { /* it may do so for months */
+        mr_chunk_keys_free(wish->keys);
+        status = mr_fail(&error, MR_ERR_CONFIG,
+                         "this instance stands by: ask the one that streams from the slot "
+                         "(\"millrace status\" says \"streaming\" there)");
+    }
+    if (MR_THEN(status, mr_copies_ask(routes->copies, wish, &id, &error)) == MR_OK) {
         cJSON_AddItemToArray(cJSON_GetObjectItem(answer, "requests"),
                              cJSON_CreateNumber((double)id));
     } else {
