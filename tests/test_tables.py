@@ -1291,6 +1291,25 @@ def emptied(database):
     confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
 
 
+@pytest.mark.parametrize("gone", ["ALTER TABLE late ALTER secret DROP EXPRESSION", "ALTER PUBLICATION {} SET TABLE late, t"])
+def test_a_hidden_column_that_was_never_sent_stays_hidden(database, millrace, topic, gone):
+    """It was generated, or the publication left it out, in a table that was made after the slot."""
+    by_list = "PUBLICATION" in gone
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    if by_list:
+        database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")
+    process = millrace(tables=("public.*",), columns__mask='["public.*:secret=8"]').start().streaming()
+    database.run(f"CREATE TABLE late (id int PRIMARY KEY, v text, secret text {'' if by_list else 'GENERATED ALWAYS AS (v) STORED'})")
+    if by_list:
+        database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE late (id, v)")
+    database.run("INSERT INTO late VALUES (1, 'v')")
+    assert topic(database.topic("late")).take(1)[0].json["after"] == {"id": 1, "v": "v"}
+    database.run(gone.format(database.publication))
+    database.run("ALTER TABLE late RENAME secret TO plain; INSERT INTO late VALUES (2, 'v', 'hidden')")
+    assert process.ended(60) == 65
+    assert "hidden" not in "".join(record.value for record in topic(database.topic("late")).read())
+
+
 UNPUBLISHED = {
     "swapped": "CREATE TABLE t_new (LIKE t INCLUDING ALL); ALTER TABLE t RENAME TO t_old; ALTER TABLE t_new RENAME TO t",
     "made-again": "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)",

@@ -66,6 +66,8 @@ MUTANTS = [
            "test_snapshot.py::test_what_is_hidden_is_stored_before_the_first_row"),
     Mutant("what is owed is stored before the server has said whose it is", DELIVERY, "    if (delivery->stream->ack.acknowledged == 0 ||\n",
            "    if (delivery->stream->ack.acknowledged == 0 &&\n", "test_tables.py::test_what_was_hidden_stays_known_when_rules_change"),
+    Mutant("a hidden column that is not sent is not known", "src/encode/hidden/seen.c", "    number_unsent(tables, &made, places);\n", "",
+           "test_tables.py::test_a_hidden_column_that_was_never_sent_stays_hidden"),
     Mutant("a first copy does not ask what a table was", "src/copy/pg_copy.c", "    MR_TRY(mr_pg_captured_guess(keeper, reading->catalog->options, 0, ret_error));\n", "",
            "test_tables.py::test_a_copy_at_the_beginning_hides_what_a_former_partition_did"),
     Mutant("a copy does not ask what a table was", "src/copy/pg_chunks.c", "        MR_TRY(mr_pg_captured_guess(reader->conn, &reader->options, table->oid, ret_error));\n", "        origins->count = 0;\n",

@@ -199,6 +199,39 @@ static void number_seen(struct mr_seen *made, const struct mr_seen *before,
     }
 }
 
+/* A column that the rules hide, and that is not sent at all: it is generated, or the publication
+ * leaves it out. Both may change, and its name, too. */
+static bool is_hidden_unsent(const struct mr_seen_tables *tables, const struct mr_places *places,
+                             const char *topic, uint32_t attribute)
+{
+    const char *name = places->now->attributes[attribute].name;
+    uint32_t at;
+    return name != NULL && !places->is_open &&
+           !mr_relation_find_column(places->now, mr_slice_of(name), &at) &&
+           mr_column_rules_hide(&tables->rules, topic, places->now, name, false);
+}
+
+static bool hides_unsent(const struct mr_seen_tables *tables, const struct mr_places *places,
+                         const char *topic)
+{
+    bool any = false;
+    for (uint32_t a = 0; places != NULL && a < places->now->attribute_count && !any; a++) {
+        any = is_hidden_unsent(tables, places, topic, a);
+    }
+    return any;
+}
+
+static void number_unsent(const struct mr_seen_tables *tables, struct mr_seen *made,
+                          const struct mr_places *places)
+{
+    for (uint32_t a = 0; places != NULL && a < places->now->attribute_count; a++) {
+        if (is_hidden_unsent(tables, places, made->topic, a)) {
+            const struct mr_attribute *attribute = &places->now->attributes[a];
+            mr_seen_add_number(made, attribute->number, attribute->name);
+        }
+    }
+}
+
 static void number_origins(const struct mr_seen_tables *tables, struct mr_seen *made,
                            const struct mr_relation *now)
 {
@@ -220,8 +253,9 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
                              const bool *hides)
 {
     struct mr_seen *seen = mr_seen_find(tables, now->oid, NULL, topic);
-    bool matters =
-        mr_seen_hides_any(hides, now->column_count) || mr_seen_find(tables, 0, name, topic) != NULL;
+    bool matters = mr_seen_hides_any(hides, now->column_count) ||
+                   hides_unsent(tables, places, topic) ||
+                   mr_seen_find(tables, 0, name, topic) != NULL;
     if (seen == NULL && !matters) {
         return NULL;
     }
@@ -237,6 +271,7 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
     }
     number_origins(tables, &made, now);
     number_seen(&made, seen == NULL ? &(struct mr_seen){0} : seen, places);
+    number_unsent(tables, &made, places);
     if (seen != NULL) {
         seen_remove(tables, seen);
     }
