@@ -22,7 +22,8 @@ static bool speaks_tls(const struct mr_kafka_options *options)
 static mr_status classify_login(const char *text, const struct mr_kafka_options *options,
                                 char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
-    /* A broker that restarts, or hangs, breaks logins off (rd_kafka_broker_handle_SaslHandshake). */
+    /* A broker that restarts, or hangs, breaks logins off
+     * (rd_kafka_broker_handle_SaslHandshake). */
     if (strstr(text, "mechanism handshake failed: Local: ") != NULL) {
         return MR_ERR_TRANSIENT;
     }
