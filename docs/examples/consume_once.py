@@ -51,14 +51,16 @@ def consume(arguments):
                     raise KafkaException(message.error())
                 continue  # the broker is away; the client reconnects
             heard = time.monotonic()
-            partition, position = message.partition(), dict(message.headers())["mr-pos"]
-            if position > highest.get(partition, b""):
-                apply(store, message, position)
-                highest[partition] = position
+            headers, partition = dict(message.headers() or []), message.partition()
+            position = headers.get("mr-pos", b"")  # none: written by another program, before millrace
+            if position == b"" or position > highest.get(partition, b""):
+                if "mr-resolved" not in headers:  # a marker is no event
+                    apply(store, message, position)
+                    highest[partition] = max(position, highest.get(partition, b""))
             else:
                 dropped += 1
             store.execute("INSERT OR REPLACE INTO progress VALUES (?, ?, ?)",
-                          [partition, highest[partition], message.offset() + 1])
+                          [partition, highest.get(partition, b""), message.offset() + 1])
         store.commit()
     consumer.close()
     print(f"{dropped} repeats dropped")

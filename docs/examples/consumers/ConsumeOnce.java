@@ -51,10 +51,12 @@ public final class ConsumeOnce {
                 List<String> keys = new ArrayList<>();
                 Set<Integer> moved = new TreeSet<>();
                 for (var record : consumer.poll(Duration.ofMillis(500))) {
-                    String position = new String(record.headers().lastHeader("mr-pos").value(), StandardCharsets.US_ASCII);
-                    if (position.compareTo(highest.getOrDefault(record.partition(), "")) > 0) {
+                    var header = record.headers().lastHeader("mr-pos");  // null: written by another program, before millrace
+                    String position = header == null ? "" : new String(header.value(), StandardCharsets.US_ASCII);
+                    String last = highest.getOrDefault(record.partition(), "");
+                    if (header == null || position.compareTo(last) > 0) {
                         keys.add(record.key() == null ? "null" : new String(record.key(), StandardCharsets.UTF_8));
-                        highest.put(record.partition(), position);
+                        highest.put(record.partition(), header == null ? last : position);
                     } else {
                         dropped++;
                     }

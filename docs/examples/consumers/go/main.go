@@ -99,9 +99,11 @@ func main() {
 		keys, moved := "", map[int32]bool{}
 		batch.EachRecord(func(record *kgo.Record) {
 			place, highest := position(record), marks[record.Partition].position
-			if place > highest {
+			if place == "" || place > highest { // "": written by another program, before millrace
 				keys += string(record.Key) + "\t"
-				highest = place
+				if place != "" {
+					highest = place
+				}
 			} else {
 				dropped++
 			}
