@@ -449,8 +449,8 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
     bool again = mr_pg_replaces_slot(options->copies);
     return mr_fail(ret_error, again ? MR_ERR_TRANSIENT : MR_ERR_HISTORY,
                    "slot \"%s\" was lost or dropped while existing rows were copied, so what has "
-                   "changed since can't be read%s: 1. raise max_slot_wal_keep_size (docs/sizing.md, "
-                   "\"Space for the slot\")%s",
+                   "changed since can't be read%s: 1. raise max_slot_wal_keep_size "
+                   "(docs/sizing.md, \"Space for the slot\")%s",
                    slot->name, again ? "; the copy begins again" : "",
                    again ? "" : "; 2. start millrace: it copies all rows again");
 }
