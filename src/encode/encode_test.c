@@ -1801,17 +1801,26 @@ static void test_messages_by_prefix_and_size(void **state)
     assert_int_equal(message_records(fixture, MR_SLICE(""), MR_SLICE("x")), 0);
 }
 
+static void exclude_messages(struct fixture *fixture, uint32_t count)
+{
+    static const char *const prefixes[] = {"!b", "!c", "!(?i)Any", "*"};
+    fixture->options.message_prefixes = prefixes;
+    fixture->options.message_prefix_count = count;
+    fixture_open(fixture);
+}
+
+static void test_messages_excluded_from_all(void **state)
+{
+    struct fixture *fixture = *state;
+    exclude_messages(fixture, 3);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
+}
+
 static void test_messages_excluded(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const prefixes[] = {"!b", "!c", "!(?i)Any", "*"};
-    fixture->options.message_prefixes = prefixes;
-    fixture->options.message_prefix_count = 3;
-    fixture_open(fixture);
-    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
-    assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
-    fixture->options.message_prefix_count = 4;
-    fixture_open(fixture);
+    exclude_messages(fixture, 4);
     assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
     assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
     assert_int_equal(message_records(fixture, MR_SLICE("cc"), MR_SLICE("")), 1);
@@ -2134,6 +2143,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, encode_test_setup,
                                         encode_test_teardown),
         cmocka_unit_test_setup_teardown(test_messages_excluded, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_messages_excluded_from_all, encode_test_setup,
                                         encode_test_teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, encode_test_setup,
                                         encode_test_teardown),
