@@ -167,6 +167,7 @@ static void test_convert_passes_no_option_over(void **state)
     "plugin.name=pgoutput\nbootstrap.servers=b:9092\n"                                             \
     "key.converter=x.JsonConverter\nkey.converter.schemas.enable=false\n"                          \
     "value.converter=x.JsonConverter\nvalue.converter.schemas.enable=false\n"                      \
+    "value.converter.replace.null.with.default=false\n"                                            \
     "publication.autocreate.mode=filtered\n"
 #define CLOUD "value.converter=io.debezium.converters.CloudEventsConverter\n"
 #define AVRO                                                                                       \
@@ -252,6 +253,9 @@ static const struct {
      HOLDS("hash", ":name") "\nhash_salt = \"env:MILLRACE_HASH_SALT\"",
      ".with.salt.…: not carried over"},
     {TABLES "value.converter.schemas.enable=true\n", "[json]\nschemas = \"value\"", NULL},
+    {TABLES "value.converter.replace.null.with.default=\n", NULL,
+     "null, not the default, in a column that has one"},
+    {TABLES "key.converter.replace.null.with.default=true\n", NULL, NULL},
     {TABLES "key.converter.schemas.enable=\n", "[json]\nschemas = \"key\"", NULL},
     {TABLES "key.converter.schemas.enable=true\nvalue.converter.schemas.enable=true\n" UNWRAP,
      "[json]\nschemas = \"both\"", NULL},

@@ -224,6 +224,20 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
     }
 }
 
+/* JsonConverter writes a column's default in place of null unless it is told otherwise (its
+ * JsonConverterConfig). A key has no null. */
+static void note_defaults(struct mr_convert *c, const char *side, bool is_json)
+{
+    const char *option = mr_cv_text(c, "%s.converter.replace.null.with.default", side);
+    const struct mr_cv_line *line = mr_cv_take(c, option);
+    bool is_value = is_json && strcmp(side, "value") == 0;
+    if (is_value && (line == NULL || strcmp(line->value, "false") != 0)) {
+        LOST(c, line != NULL ? line->given : option,
+             "is true there unless it is set: consumers find null, not the default, in a column "
+             "that has one (docs/types.md)");
+    }
+}
+
 /* What belongs to a converter is said once, by the converter, unless it is JSON. */
 static void convert_side(struct mr_convert *c, const char *side)
 {
@@ -236,6 +250,7 @@ static void convert_side(struct mr_convert *c, const char *side)
     const struct mr_cv_line *schemas =
         mr_cv_take(c, mr_cv_text(c, "%s.converter.schemas.enable", side));
     bool is_json = line == NULL || mr_cv_is_class(line->value, "JsonConverter");
+    note_defaults(c, side, line != NULL && is_json);
     convert_options(c, side, is_json ? "JsonConverter" : NULL,
                     mr_cv_text(c, "see %s.converter", side));
     note_converter(c, side, line, schemas);
