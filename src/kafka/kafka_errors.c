@@ -19,12 +19,38 @@ static bool speaks_tls(const struct mr_kafka_options *options)
     return strcasestr(property_of(options, "security.protocol"), "SSL") != NULL;
 }
 
+/* A broker that restarts, or hangs, breaks logins off (rd_kafka_broker_handle_SaslHandshake). */
+static bool is_broken_off(const char *text)
+{
+    return strstr(text, "mechanism handshake failed: Local: ") != NULL;
+}
+
+/* Not every failure of TLS is one: a broker that restarts breaks handshakes off, too. */
+static bool is_tls_refusal(const char *text)
+{
+    return strstr(text, "certificate") != NULL;
+}
+
+bool mr_kafka_is_passing(const rd_kafka_message_t *failed)
+{
+    switch (failed->err) {
+    case RD_KAFKA_RESP_ERR__TRANSPORT:
+    case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+    case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
+        return true;
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        return is_broken_off(rd_kafka_message_errstr(failed));
+    case RD_KAFKA_RESP_ERR__SSL:
+        return !is_tls_refusal(rd_kafka_message_errstr(failed));
+    default:
+        return false;
+    }
+}
+
 static mr_status classify_login(const char *text, const struct mr_kafka_options *options,
                                 char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
-    /* A broker that restarts, or hangs, breaks logins off
-     * (rd_kafka_broker_handle_SaslHandshake). */
-    if (strstr(text, "mechanism handshake failed: Local: ") != NULL) {
+    if (is_broken_off(text)) {
         return MR_ERR_TRANSIENT;
     }
     bool by_token = strcmp(property_of(options, "sasl.mechanism"), "OAUTHBEARER") == 0;
@@ -39,11 +65,10 @@ static mr_status classify_login(const char *text, const struct mr_kafka_options 
     return status;
 }
 
-/* Not every failure of TLS is a refusal: a broker that restarts breaks handshakes off, too. */
 static mr_status classify_tls(const char *text, const struct mr_kafka_options *options,
                               char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
-    bool is_refusal = strstr(text, "certificate") != NULL;
+    bool is_refusal = is_tls_refusal(text);
     const char *remedy =
         strstr(text, "certificate verify failed") != NULL
             ? "check that sink.kafka.tls_ca_location holds the CA of the broker's certificate, and "

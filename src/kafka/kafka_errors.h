@@ -26,11 +26,7 @@ static inline bool mr_kafka_is_refusal(rd_kafka_resp_err_t err)
 
 /* No matter for who reads a topic: it passes by itself, or is about the group, which the library
  * looks up and nobody is a member of (mr_kafka_consumer_new). */
-static inline bool mr_kafka_is_passing(rd_kafka_resp_err_t err)
-{
-    return err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
-           err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
-}
+bool mr_kafka_is_passing(const rd_kafka_message_t *failed);
 
 /* There is no such topic. */
 static inline bool mr_kafka_is_missing(rd_kafka_resp_err_t err)

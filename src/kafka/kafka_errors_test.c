@@ -15,6 +15,28 @@ static mr_status kafka_errors_test_classify(rd_kafka_resp_err_t err, const char 
     return mr_kafka_error_classify(err, text, &options, ret_remedy);
 }
 
+static void test_is_passing_tells_a_login_broken_off_from_one_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        rd_kafka_resp_err_t err;
+        const char *text;
+        bool passes;
+    } samples[] = {
+        {RD_KAFKA_RESP_ERR__TRANSPORT, NULL, true},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         "SASL PLAIN mechanism handshake failed: Local: Broker transport failure", true},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION, "SASL authentication error", false},
+        {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", true},
+        {RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", false},
+        {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, NULL, false},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        rd_kafka_message_t failed = {.err = samples[i].err, .payload = (void *)(uintptr_t)samples[i].text};
+        assert_int_equal(mr_kafka_is_passing(&failed), samples[i].passes);
+    }
+}
+
 static void test_classify_each_kind(void **state)
 {
     (void)state;
@@ -132,6 +154,7 @@ static void test_is_hung_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_is_passing_tells_a_login_broken_off_from_one_refused),
         cmocka_unit_test(test_classify_each_kind),
         cmocka_unit_test(test_classify_refused_token),
         cmocka_unit_test(test_classify_tls_on_both_sides),

@@ -240,9 +240,9 @@ static void kafka_reader_pass(struct mr_kafka_reader *reader, int32_t number, in
     }
 }
 
-static bool is_passing(rd_kafka_resp_err_t err)
+static bool is_passing(const struct mr_kafka_taken *failed)
 {
-    return mr_kafka_is_passing(err) || err == RD_KAFKA_RESP_ERR__TIMED_OUT;
+    return failed->err == RD_KAFKA_RESP_ERR__TIMED_OUT || mr_kafka_is_passing(failed->message);
 }
 
 mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_read *ret_record,
@@ -263,7 +263,7 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
             }
         } else if (taken->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             kafka_reader_pass(reader, read->partition, read->offset);
-        } else if (!is_passing(taken->err)) {
+        } else if (!is_passing(taken)) {
             const rd_kafka_message_t *message = taken->message;
             return kafka_reader_unreadable(message->rkt == NULL ? "?"
                                                                 : rd_kafka_topic_name(message->rkt),
@@ -286,7 +286,7 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
     int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
     while (mr_monotonic_ns() < end_ns) {
         const struct mr_kafka_taken *taken = mr_kafka_ahead_next(reader->ahead);
-        if (taken == NULL || is_passing(taken->err)) {
+        if (taken == NULL || is_passing(taken)) {
             continue;
         }
         if (taken->err == RD_KAFKA_RESP_ERR_NO_ERROR && taken->read.offset == offset) {

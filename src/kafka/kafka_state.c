@@ -554,7 +554,7 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             kafka_state_take_record(loader, message);
             at_end = message->offset + 1 >= high;
-        } else if (!mr_kafka_is_passing(message->err)) {
+        } else if (!mr_kafka_is_passing(message)) {
             status = unreadable(loader, message, ret_error);
         }
         rd_kafka_message_destroy(message);
