@@ -212,7 +212,7 @@ def test_deletes_whose_last_event_is_gone_are_not_called_sent(database, scene):
     assert "settled" not in scene.gap()
     database.run("ALTER TABLE u DROP CONSTRAINT u_pkey; ALTER TABLE u REPLICA IDENTITY FULL")
     code, said, _ = scene.recover()
-    assert code == 10 and "Not for public.u: it has no key." in said and "everything Copy everything." in said, said
+    assert code == 10 and "Not for public.u: it has no key." in said and "everything All rows are copied." in said, said
     code, said, log = scene.recover("--choose", "everything", "--yes")
     assert code == 0 and scene.gap()["settled"] == "everything", (said, log)
     assert len(copied(database.topic("u"), lambda record: True)) > 1

@@ -338,6 +338,17 @@ static void say_steps(const struct move *move)
             8 * look_s + 2, look_s);
 }
 
+/* By what the cluster's positions are above its LSNs. */
+static void say_shift(const struct move *move, mr_lsn shift)
+{
+    if (shift != 0) {
+        move_say(move, "ok",
+                 "positions: those of events are this cluster's LSNs plus " MR_LSN_FORMAT
+                 ", so that they are above those of the cluster before",
+                 MR_LSN_ARGS(shift));
+    }
+}
+
 static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
 {
     const struct mr_server_position *server = &move->view.server;
@@ -348,6 +359,7 @@ static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
              ", %llu bytes later",
              server->identity.system_id, MR_LSN_ARGS(move->stored.end_lsn),
              MR_LSN_ARGS(server->flushed), (unsigned long long)rest);
+    say_shift(move, move->stored.identity.moved.shift);
     say_writes(move);
     MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
@@ -436,12 +448,7 @@ static mr_status look_at_new(struct move *move, struct mr_error *ret_error)
     uint64_t place =
         mr_lsn_at_server(server->slot_exists ? server->slot_confirmed : server->flushed);
     mr_lsn shift = mr_pg_move_shift(&move->stored, &move->view, place);
-    if (shift != 0) {
-        move_say(move, "ok",
-                 "positions: those of events will be the new cluster's LSNs and " MR_LSN_FORMAT
-                 ", so that they go on above the old ones",
-                 MR_LSN_ARGS(shift));
-    }
+    say_shift(move, shift);
     MR_FREED char *path = path_of(move);
     fprintf(move->to, "to go on here: millrace move --accept-cluster %s%s%s\n",
             server->identity.system_id, move->config->path == NULL ? "" : " --config ", path);
