@@ -32,7 +32,8 @@ static void test_is_passing_tells_a_login_broken_off_from_one_refused(void **sta
         {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, NULL, false},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
-        rd_kafka_message_t failed = {.err = samples[i].err, .payload = (void *)(uintptr_t)samples[i].text};
+        rd_kafka_message_t failed = {.err = samples[i].err,
+                                     .payload = (void *)(uintptr_t)samples[i].text};
         assert_int_equal(mr_kafka_is_passing(&failed), samples[i].passes);
     }
 }
