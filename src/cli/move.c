@@ -191,8 +191,9 @@ static struct known known_new(const struct move *move)
 static struct known known_stored(const struct move *move)
 {
     const struct mr_section *columns =
-        mr_checkpoint_section(&move->stored, mr_kept_columns_kind.name);
-    const struct mr_section *parts = mr_checkpoint_section(&move->stored, mr_kept_kin_kind.name);
+        mr_checkpoint_section(&move->stored, mr_kept_kinds[MR_KEPT_COLUMNS].name);
+    const struct mr_section *parts =
+        mr_checkpoint_section(&move->stored, mr_kept_kinds[MR_KEPT_KIN].name);
     struct known known = known_new(move);
     if (parts != NULL) {
         mr_kin_take(known.kin, parts->json);
@@ -240,7 +241,8 @@ static mr_status leave_hidden(struct move *move, struct mr_error *ret_error)
         &(struct mr_columns_listener){.take = take_left, .context = &leaving}, ret_error);
     status = status == MR_OK ? leaving.status : status;
     if (status == MR_OK) {
-        replace_section(&move->stored, mr_kept_columns_kind.name, mr_hidden_format(known.hidden));
+        replace_section(&move->stored, mr_kept_kinds[MR_KEPT_COLUMNS].name,
+                        mr_hidden_format(known.hidden));
     }
     known_free(&known);
     return status;
@@ -268,8 +270,9 @@ static mr_status move_hidden(struct move *move, struct mr_error *ret_error)
         move->conn, names, count,
         &(struct mr_columns_listener){.take = take_there, .context = &hidden}, ret_error);
     if (status == MR_OK) {
-        replace_section(&move->stored, mr_kept_kin_kind.name, mr_kin_format(there.kin));
-        replace_section(&move->stored, mr_kept_columns_kind.name, mr_hidden_format(there.hidden));
+        replace_section(&move->stored, mr_kept_kinds[MR_KEPT_KIN].name, mr_kin_format(there.kin));
+        replace_section(&move->stored, mr_kept_kinds[MR_KEPT_COLUMNS].name,
+                        mr_hidden_format(there.hidden));
     }
     for (uint32_t i = 0; i < count; i++) {
         free(names[i]);

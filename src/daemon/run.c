@@ -54,7 +54,7 @@ struct app {
         struct mr_placings *placings;   /* NULL: what comes again was never seen */
         struct mr_known_topics *topics; /* NULL: the sink is not Kafka */
         struct mr_silence *silence;
-        struct mr_keeper columns, parts, places, ids, silent;
+        struct mr_keeper keepers[MR_KEPT_COUNT];
     } kept;                                              /* with the position */
     struct mr_companion *companions[9];                  /* of all nine */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
@@ -165,14 +165,14 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
         kinds[count++] = mr_ledger_section_kind;
     }
     if (config->encode.column_rules.count > 0) {
-        kinds[count++] = mr_kept_columns_kind;
-        kinds[count++] = mr_kept_kin_kind;
+        kinds[count++] = mr_kept_kinds[MR_KEPT_COLUMNS];
+        kinds[count++] = mr_kept_kinds[MR_KEPT_KIN];
     }
     if (!config->kafka.exactly_once) {
-        kinds[count++] = mr_kept_placings_kind;
+        kinds[count++] = mr_kept_kinds[MR_KEPT_PLACINGS];
     }
-    kinds[count++] = mr_kept_topics_kind;
-    kinds[count++] = mr_kept_silence_kind;
+    kinds[count++] = mr_kept_kinds[MR_KEPT_TOPICS];
+    kinds[count++] = mr_kept_kinds[MR_KEPT_SILENCE];
     MR_ASSERT(count < MR_DAEMON_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
     config->kafka.sections = kinds;
@@ -214,25 +214,20 @@ static void companions_wire(struct app *app)
             .interval_ms = LEDGER_MS});
         app->companions[count++] = mr_ledger_companion(app->ledger);
     }
-    if (app->kept.kin != NULL) {
-        mr_kept_kin_init(&app->kept.parts, app->kept.kin);
-        app->companions[count++] = &app->kept.parts.base;
-    }
-    if (app->kept.hidden != NULL) {
-        mr_kept_columns_init(&app->kept.columns, app->kept.hidden);
-        app->companions[count++] = &app->kept.columns.base;
-    }
-    if (app->kept.placings != NULL) {
-        mr_kept_placings_init(&app->kept.places, app->kept.placings);
-        app->companions[count++] = &app->kept.places.base;
-    }
-    if (app->kept.topics != NULL) {
-        mr_kept_topics_init(&app->kept.ids, app->kept.topics);
-        app->companions[count++] = &app->kept.ids.base;
-    }
     app->kept.silence = mr_silence_new();
-    mr_kept_silence_init(&app->kept.silent, app->kept.silence);
-    app->companions[count++] = &app->kept.silent.base;
+    const union mr_kept_object kept[MR_KEPT_COUNT] = {
+        [MR_KEPT_KIN] = {.kin = app->kept.kin},
+        [MR_KEPT_COLUMNS] = {.hidden = app->kept.hidden},
+        [MR_KEPT_PLACINGS] = {.placings = app->kept.placings},
+        [MR_KEPT_TOPICS] = {.topics = app->kept.topics},
+        [MR_KEPT_SILENCE] = {.silence = app->kept.silence},
+    };
+    for (uint32_t i = 0; i < MR_KEPT_COUNT; i++) {
+        if (kept[i].any != NULL) {
+            mr_keeper_init(&app->kept.keepers[i], i, kept[i]);
+            app->companions[count++] = &app->kept.keepers[i].base;
+        }
+    }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }

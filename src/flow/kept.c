@@ -2,12 +2,6 @@
 
 #include "flow/port.h"
 
-#define COLUMNS  "columns"
-#define KIN      "kin"
-#define PLACINGS "partitions"
-#define TOPICS   "topics"
-#define SILENCE  MR_SECTION_SILENCE
-
 static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 {
     (void)json;
@@ -15,180 +9,113 @@ static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
     return true;
 }
 
-const struct mr_section_kind mr_kept_columns_kind = {COLUMNS, 0, rank_kept};
-const struct mr_section_kind mr_kept_kin_kind = {KIN, 0, rank_kept};
-const struct mr_section_kind mr_kept_placings_kind = {PLACINGS, 0, rank_kept};
-const struct mr_section_kind mr_kept_topics_kind = {TOPICS, 0, rank_kept};
-const struct mr_section_kind mr_kept_silence_kind = {SILENCE, 0, rank_kept};
+const struct mr_section_kind mr_kept_kinds[MR_KEPT_COUNT] = {
+    [MR_KEPT_KIN] = {"kin", 0, rank_kept},
+    [MR_KEPT_COLUMNS] = {"columns", 0, rank_kept},
+    [MR_KEPT_PLACINGS] = {"partitions", 0, rank_kept},
+    [MR_KEPT_TOPICS] = {"topics", 0, rank_kept},
+    [MR_KEPT_SILENCE] = {MR_SECTION_SILENCE, 0, rank_kept},
+};
 
-static void *what_of(const struct mr_companion *companion)
+static const struct mr_keeper *keeper_of(const struct mr_companion *companion)
 {
-    return ((const struct mr_keeper *)companion)->what;
+    return (const struct mr_keeper *)companion;
 }
 
-static const char *kept_json(const struct mr_companion *companion,
-                             const struct mr_checkpoint *stored)
+static void kept_adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    const struct mr_section *section = mr_checkpoint_section(stored, companion->ops->name);
-    return section == NULL ? NULL : section->json;
+    const struct mr_keeper *keeper = keeper_of(companion);
+    const struct mr_section *section =
+        mr_checkpoint_section(stored, mr_kept_kinds[keeper->kind].name);
+    const char *json = section == NULL ? NULL : section->json;
+    if (json == NULL && keeper->kind != MR_KEPT_PLACINGS) { /* which take back what is not stored */
+        return;
+    }
+    switch (keeper->kind) {
+    case MR_KEPT_KIN:
+        mr_kin_take(keeper->of.kin, json);
+        break;
+    case MR_KEPT_COLUMNS:
+        mr_hidden_take(keeper->of.hidden, json);
+        break;
+    case MR_KEPT_PLACINGS:
+        mr_placings_take(keeper->of.placings, json);
+        break;
+    case MR_KEPT_TOPICS:
+        mr_known_topics_take(keeper->of.topics, json);
+        break;
+    default:
+        mr_silence_take(keeper->of.silence, json);
+    }
 }
 
-static void add_kept(const struct mr_companion *companion, struct mr_checkpoint *checkpoint,
-                     char *json)
+static bool kept_owes(const struct mr_companion *companion)
 {
-    if (json != NULL) {
-        mr_checkpoint_add(checkpoint, companion->ops->name, json, &(struct mr_section_rank){0});
+    const struct mr_keeper *keeper = keeper_of(companion);
+    switch (keeper->kind) {
+    case MR_KEPT_COLUMNS:
+        return mr_hidden_owes(keeper->of.hidden);
+    case MR_KEPT_PLACINGS:
+        return keeper->of.placings->owes;
+    case MR_KEPT_TOPICS:
+        return keeper->of.topics->owes;
+    case MR_KEPT_SILENCE:
+        return mr_silence_owes(keeper->of.silence);
+    default:
+        return false;
     }
 }
 
 /* A transaction of its own takes it along. */
-static mr_status note_kept(struct mr_companion *companion)
+static mr_status kept_between(struct mr_companion *companion)
 {
     atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
     (void)mr_port_note(companion->port->stream);
     return MR_OK;
 }
 
-static void adopt_columns(struct mr_companion *companion, const struct mr_checkpoint *stored)
+static char *kept_text(const struct mr_keeper *keeper, const struct mr_reach *reach)
 {
-    const char *json = kept_json(companion, stored);
-    if (json != NULL) {
-        mr_hidden_take(what_of(companion), json);
+    switch (keeper->kind) {
+    case MR_KEPT_KIN:
+        return mr_kin_format(keeper->of.kin);
+    case MR_KEPT_COLUMNS:
+        return mr_hidden_format(keeper->of.hidden);
+    case MR_KEPT_PLACINGS:
+        return mr_placings_format(keeper->of.placings, reach->end_lsn, reach->server_end);
+    case MR_KEPT_TOPICS:
+        return mr_known_topics_format(keeper->of.topics);
+    default:
+        return mr_silence_text(keeper->of.silence);
     }
 }
 
-static void kept_add_columns(struct mr_companion *companion, const struct mr_reach *reach,
-                             struct mr_checkpoint *checkpoint)
-{
-    (void)reach;
-    add_kept(companion, checkpoint, mr_hidden_format(what_of(companion)));
-}
-
-static bool columns_owe(const struct mr_companion *companion)
-{
-    return mr_hidden_owes(what_of(companion));
-}
-
-void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
-{
-    static const struct mr_companion_ops ops = {.name = COLUMNS,
-                                                .adopt = adopt_columns,
-                                                .owes = columns_owe,
-                                                .between = note_kept,
-                                                .section = kept_add_columns};
-    *kept = (struct mr_keeper){.base.ops = &ops, .what = hidden};
-}
-
-static void adopt_kin(struct mr_companion *companion, const struct mr_checkpoint *stored)
-{
-    const char *json = kept_json(companion, stored);
-    if (json != NULL) {
-        mr_kin_take(what_of(companion), json);
-    }
-}
-
-static void add_kin(struct mr_companion *companion, const struct mr_reach *reach,
-                    struct mr_checkpoint *checkpoint)
-{
-    (void)reach;
-    add_kept(companion, checkpoint, mr_kin_format(what_of(companion)));
-}
-
-void mr_kept_kin_init(struct mr_keeper *kept, struct mr_kin *kin)
-{
-    static const struct mr_companion_ops ops = {
-        .name = KIN, .adopt = adopt_kin, .section = add_kin};
-    *kept = (struct mr_keeper){.base.ops = &ops, .what = kin};
-}
-
-static void adopt_placings(struct mr_companion *companion, const struct mr_checkpoint *stored)
-{
-    mr_placings_take(what_of(companion), kept_json(companion, stored));
-}
-
-static bool placings_owe(const struct mr_companion *companion)
-{
-    return ((const struct mr_placings *)what_of(companion))->owes;
-}
-
-static void add_placings(struct mr_companion *companion, const struct mr_reach *reach,
+static void kept_section(struct mr_companion *companion, const struct mr_reach *reach,
                          struct mr_checkpoint *checkpoint)
 {
-    add_kept(companion, checkpoint,
-             mr_placings_format(what_of(companion), reach->end_lsn, reach->server_end));
-}
-
-static void placings_stored(struct mr_companion *companion)
-{
-    mr_placings_settle(what_of(companion));
-}
-
-void mr_kept_placings_init(struct mr_keeper *kept, struct mr_placings *placings)
-{
-    static const struct mr_companion_ops ops = {.name = PLACINGS,
-                                                .adopt = adopt_placings,
-                                                .owes = placings_owe,
-                                                .section = add_placings,
-                                                .stored = placings_stored};
-    *kept = (struct mr_keeper){.base.ops = &ops, .what = placings};
-}
-
-static void adopt_silence(struct mr_companion *companion, const struct mr_checkpoint *stored)
-{
-    const char *json = kept_json(companion, stored);
+    const struct mr_keeper *keeper = keeper_of(companion);
+    char *json = kept_text(keeper, reach);
     if (json != NULL) {
-        mr_silence_take(what_of(companion), json);
+        mr_checkpoint_add(checkpoint, mr_kept_kinds[keeper->kind].name, json,
+                          &(struct mr_section_rank){0});
     }
 }
 
-static void add_silence(struct mr_companion *companion, const struct mr_reach *reach,
-                        struct mr_checkpoint *checkpoint)
+static void kept_stored(struct mr_companion *companion)
 {
-    (void)reach;
-    add_kept(companion, checkpoint, mr_silence_text(what_of(companion)));
-}
-
-static bool silence_owes(const struct mr_companion *companion)
-{
-    return mr_silence_owes(what_of(companion));
-}
-
-void mr_kept_silence_init(struct mr_keeper *kept, struct mr_silence *silence)
-{
-    static const struct mr_companion_ops ops = {.name = SILENCE,
-                                                .adopt = adopt_silence,
-                                                .owes = silence_owes,
-                                                .between = note_kept,
-                                                .section = add_silence};
-    *kept = (struct mr_keeper){.base.ops = &ops, .what = silence};
-}
-
-static void adopt_topics(struct mr_companion *companion, const struct mr_checkpoint *stored)
-{
-    const char *json = kept_json(companion, stored);
-    if (json != NULL) {
-        mr_known_topics_take(what_of(companion), json);
+    const struct mr_keeper *keeper = keeper_of(companion);
+    if (keeper->kind == MR_KEPT_PLACINGS) {
+        mr_placings_settle(keeper->of.placings);
     }
 }
 
-static bool topics_owe(const struct mr_companion *companion)
+void mr_keeper_init(struct mr_keeper *keeper, enum mr_kept_kind kind, union mr_kept_object of)
 {
-    return ((const struct mr_known_topics *)what_of(companion))->owes;
-}
-
-static void kept_add_topics(struct mr_companion *companion, const struct mr_reach *reach,
-                            struct mr_checkpoint *checkpoint)
-{
-    (void)reach;
-    add_kept(companion, checkpoint, mr_known_topics_format(what_of(companion)));
-}
-
-void mr_kept_topics_init(struct mr_keeper *kept, struct mr_known_topics *known)
-{
-    static const struct mr_companion_ops ops = {.name = TOPICS,
-                                                .adopt = adopt_topics,
-                                                .owes = topics_owe,
-                                                .between = note_kept,
-                                                .section = kept_add_topics};
-    *kept = (struct mr_keeper){.base.ops = &ops, .what = known};
+    static const struct mr_companion_ops ops = {.name = "kept",
+                                                .adopt = kept_adopt,
+                                                .owes = kept_owes,
+                                                .between = kept_between,
+                                                .section = kept_section,
+                                                .stored = kept_stored};
+    *keeper = (struct mr_keeper){.base.ops = &ops, .kind = kind, .of = of};
 }
