@@ -112,6 +112,16 @@ char *mr_strndup(const char *text, size_t len, const char *file, int line)
     return copy;
 }
 
+void mr_free_all(void *pointers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *one;
+        memcpy(&one, (const char *)pointers + i * sizeof(one), sizeof(one));
+        free(one);
+    }
+    free(pointers);
+}
+
 void mr_alloc_leave_out(void)
 {
     left_out = true;

@@ -74,6 +74,20 @@ static inline void *mr_search(const void *key, const void *items, size_t count, 
     return count == 0 ? NULL : bsearch(key, items, count, size, compare);
 }
 
+/* The first of so many items for which the condition holds, which calls its address `one`; NULL:
+ * there is none. Whether one is such, and whether all are. */
+#define MR_FIND(one, items, count, condition)                                                      \
+    __extension__({                                                                                \
+        __typeof__((items) + 0) found_ = NULL;                                                     \
+        for (size_t i_ = 0, end_ = (size_t)(count); found_ == NULL && i_ < end_; i_++) {           \
+            __typeof__((items) + 0) one = &(items)[i_];                                            \
+            found_ = (condition) ? one : NULL;                                                     \
+        }                                                                                          \
+        found_;                                                                                    \
+    })
+#define MR_ANY(one, items, count, condition) (MR_FIND(one, items, count, condition) != NULL)
+#define MR_ALL(one, items, count, condition) (!MR_ANY(one, items, count, !(condition)))
+
 /* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can
  * answer and nobody may miss; the slot replays. */
 void mr_give_up(const char *form, ...) __attribute__((noreturn)) MR_PRINTF(1, 2);
@@ -108,6 +122,9 @@ char *mr_strndup(const char *text, size_t len, const char *file, int line)
     ((array) = mr_grow((array), &(room), (need), sizeof(*(array)), __FILE__, __LINE__))
 #define MR_STRDUP(text)       mr_strndup((text), strlen(text), __FILE__, __LINE__)
 #define MR_STRNDUP(text, len) mr_strndup((text), (len), __FILE__, __LINE__)
+
+/* Frees what so many pointers point to, and the array of them. */
+void mr_free_all(void *pointers, size_t count);
 
 /* Of a pointer to memory that is freed at the end of its block, however that is left: MR_FREED char
  * *text = MR_STRDUP("a"); */

@@ -46,12 +46,7 @@ bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice s
 bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t count,
                              mr_slice schema, mr_slice table)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (mr_table_pattern_matches(&patterns[i], schema, table)) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(pattern, patterns, count, mr_table_pattern_matches(pattern, schema, table));
 }
 
 static pcre2_code *compile(const char *text, char *reason, size_t size)

@@ -274,10 +274,7 @@ static mr_status move_hidden(struct move *move, struct mr_error *ret_error)
         replace_section(&move->stored, mr_kept_kinds[MR_KEPT_COLUMNS].name,
                         mr_hidden_format(there.hidden));
     }
-    for (uint32_t i = 0; i < count; i++) {
-        free(names[i]);
-    }
-    free(names);
+    mr_free_all(names, count);
     known_free(&here);
     known_free(&there);
     return status;

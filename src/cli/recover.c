@@ -388,10 +388,8 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
-        bool is_refused = true; /* what is chosen, or each way */
-        for (int i = 0; i < MR_WAYS; i++) {
-            is_refused = is_refused && recover->refusals[i][0] != '\0';
-        }
+        /* what is chosen, or each way */
+        bool is_refused = MR_ALL(refusal, recover->refusals, MR_WAYS, (*refusal)[0] != '\0');
         enum mr_way chosen = way_of(choice);
         is_refused = is_refused || (chosen < MR_WAYS && recover->refusals[chosen][0] != '\0');
         if (recover->steps[0] != '\0') {

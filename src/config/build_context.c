@@ -10,12 +10,9 @@ static bool begins_with(const char *text, const char *with)
 
 static bool is_outbox_header(const struct mr_outbox_options *outbox, const char *name)
 {
-    bool found = strcmp(name, "id") == 0;
-    for (uint32_t i = 0; i < outbox->field_count && !found; i++) {
-        found = outbox->fields[i].placement == MR_OUTBOX_HEADER &&
-                strcmp(outbox->fields[i].name, name) == 0;
-    }
-    return found;
+    return strcmp(name, "id") == 0 ||
+           MR_ANY(field, outbox->fields, outbox->field_count,
+                  field->placement == MR_OUTBOX_HEADER && strcmp(field->name, name) == 0);
 }
 
 static bool is_row_header(const struct mr_bare_options *bare, const char *name)

@@ -23,13 +23,11 @@ static void build_outbox_tables(struct mr_config *config)
                                                                       .table = table->table.text},
                                                             .column = ""});
         }
-        bool streamed = config->source.captured.pattern_count > 0;
-        for (uint32_t k = 0; k < config->source.captured.table_count && !streamed; k++) {
-            streamed = mr_table_pattern_matches(
-                table, mr_slice_of(config->source.captured.tables[k].schema),
-                mr_slice_of(config->source.captured.tables[k].table));
-        }
-        if (!streamed) {
+        const struct mr_pg_captured_options *captured = &config->source.captured;
+        if (captured->pattern_count == 0 &&
+            !MR_ANY(one, captured->tables, captured->table_count,
+                    mr_table_pattern_matches(table, mr_slice_of(one->schema),
+                                             mr_slice_of(one->table)))) {
             REFUSE(config, outbox_tables,
                    ": \"%s\" is none of the tables that are streamed; add it to tables",
                    names->items[i]);

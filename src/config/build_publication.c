@@ -15,10 +15,10 @@ static struct mr_published *build_publication_entry_of(struct mr_config *config,
                   table.schema, table.table);
         return NULL;
     }
-    for (uint32_t i = 0; i < source->captured.published_count; i++) {
-        if (mr_table_name_equal(&entries[i].table, &table)) {
-            return &entries[i];
-        }
+    struct mr_published *known = MR_FIND(entry, entries, source->captured.published_count,
+                                         mr_table_name_equal(&entry->table, &table));
+    if (known != NULL) {
+        return known;
     }
     entries[source->captured.published_count] = (struct mr_published){.table = table};
     return &entries[source->captured.published_count++];
@@ -71,12 +71,7 @@ static void check_patterns(struct mr_config *config, const struct mr_published *
 
 static bool lists_column(const struct mr_published *entry, const char *column)
 {
-    for (uint32_t i = 0; i < entry->column_count; i++) {
-        if (strcmp(entry->columns[i], column) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(one, entry->columns, entry->column_count, strcmp(*one, column) == 0);
 }
 
 /* A rule for a column that the publication does not send anyway finds none in the stream, and

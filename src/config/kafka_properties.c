@@ -70,11 +70,8 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
     snprintf(list, sizeof(list), "%s", property->value);
     char *rest = NULL;
     for (char *one = strtok_r(list, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
-        bool found = false;
-        for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
-            found = found || kafka_properties_is_word(one, good[i]);
-        }
-        if (!found || strlen(property->value) >= sizeof(list)) {
+        if (!MR_ANY(context, good, MR_ARRAY_LEN(good), kafka_properties_is_word(one, *context)) ||
+            strlen(property->value) >= sizeof(list)) {
             WRONG(" takes broker, topic, metadata, feature, queue, msg, protocol, admin and eos; "
                   "the others may print secrets");
             return;
@@ -231,12 +228,8 @@ void mr_kafka_properties_print(FILE *to)
 static const struct mr_property *kafka_properties_find(const struct mr_config *config,
                                                        const char *name)
 {
-    for (uint32_t i = 0; i < config->values.property_count; i++) {
-        if (strcmp(config->values.properties[i].name, name) == 0) {
-            return &config->values.properties[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(property, config->values.properties, config->values.property_count,
+                   strcmp(property->name, name) == 0);
 }
 
 static const struct mr_property *find_mechanism(const struct mr_config *config)

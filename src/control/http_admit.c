@@ -162,12 +162,8 @@ static bool is_private_name(const char *name)
 
 static bool http_admit_is_named(const struct mr_http_options *options, const char *name)
 {
-    for (uint32_t i = 0; i < options->host_name_count; i++) {
-        if (strcasecmp(name, options->host_names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(host_name, options->host_names, options->host_name_count,
+                  strcasecmp(name, *host_name) == 0);
 }
 
 bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host)

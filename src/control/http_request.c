@@ -292,12 +292,8 @@ static const struct {
 
 static bool has_header(const struct mr_http_request *request, const char *name)
 {
-    for (uint32_t i = 0; i < request->header_count; i++) {
-        if (strcasecmp(request->headers[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(header, request->headers, request->header_count,
+                  strcasecmp(header->name, name) == 0);
 }
 
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,

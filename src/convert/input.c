@@ -54,11 +54,7 @@ void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text)
 
 bool mr_cv_holds(const struct mr_cv_list *list, const char *text)
 {
-    uint32_t i = 0;
-    while (i < list->count && strcmp(list->items[i], text) != 0) {
-        i++;
-    }
-    return i < list->count;
+    return MR_ANY(item, list->items, list->count, strcmp(*item, text) == 0);
 }
 
 /* Debezium Server's names are the connector's after a prefix; those of its Kafka producer are
@@ -83,12 +79,7 @@ static const char *input_plain_name(struct mr_convert *c, const char *given)
 
 struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *name)
 {
-    for (uint32_t i = 0; i < c->line_count; i++) {
-        if (strcmp(c->lines[i].name, name) == 0) {
-            return &c->lines[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(line, c->lines, c->line_count, strcmp(line->name, name) == 0);
 }
 
 void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value)

@@ -26,11 +26,8 @@ static bool tables_is_table(const char *text)
 /* The tables that a pattern names one by one; false: it does not. */
 static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
-    bool good = mr_cv_expand(c, pattern, ret);
-    for (uint32_t i = 0; i < ret->count; i++) {
-        good &= tables_is_table(ret->items[i]);
-    }
-    return good;
+    return mr_cv_expand(c, pattern, ret) &&
+           MR_ALL(item, ret->items, ret->count, tables_is_table(*item));
 }
 
 #define WORD_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"

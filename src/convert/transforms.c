@@ -212,11 +212,8 @@ static bool is_of_theirs(const char *java)
     static const char *const packages[] = {"org.apache.kafka.connect.transforms.",
                                            "io.debezium.transforms.",
                                            "io.debezium.connector.postgresql.transforms."};
-    bool good = strchr(java, '.') == NULL;
-    for (size_t i = 0; i < MR_ARRAY_LEN(packages); i++) {
-        good |= strncmp(java, packages[i], strlen(packages[i])) == 0;
-    }
-    return good;
+    return strchr(java, '.') == NULL || MR_ANY(package, packages, MR_ARRAY_LEN(packages),
+                                               strncmp(java, *package, strlen(*package)) == 0);
 }
 
 /* Whether a transformation may leave out or change a value, or leave out a record: all but those

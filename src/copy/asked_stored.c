@@ -12,10 +12,7 @@ static const char *const known_names[] = {
 
 void mr_asked_place_done(struct mr_asked_place *place)
 {
-    for (uint32_t i = 0; i < place->after_count; i++) {
-        free(place->after[i]);
-    }
-    free(place->after);
+    mr_free_all(place->after, place->after_count);
     *place = (struct mr_asked_place){0};
 }
 

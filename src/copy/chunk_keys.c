@@ -72,9 +72,6 @@ void mr_chunk_keys_free(struct mr_chunk_keys *keys)
     if (keys == NULL) {
         return;
     }
-    for (size_t i = 0; i < (size_t)(keys->count + 1) * keys->column_count; i++) {
-        free(keys->texts[i]);
-    }
-    free(keys->texts);
+    mr_free_all(keys->texts, (size_t)(keys->count + 1) * keys->column_count);
     free(keys);
 }

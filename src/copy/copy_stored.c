@@ -154,12 +154,7 @@ static struct mr_section_rank copy_stored_rank_of(const struct mr_copy_stored *s
 
 const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid)
 {
-    for (uint32_t i = 0; i < state->part_count; i++) {
-        if (state->parts[i].oid == oid) {
-            return &state->parts[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(part, state->parts, state->part_count, part->oid == oid);
 }
 
 bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid)

@@ -204,10 +204,7 @@ void mr_moved_found_done(struct mr_moved_found *found)
         mr_text_done(&found->kinds[i].partitions);
         mr_text_done(&found->kinds[i].roots);
     }
-    for (uint32_t i = 0; i < found->bounds_count; i++) {
-        free(found->bounds[i]);
-    }
-    free(found->bounds);
+    mr_free_all(found->bounds, found->bounds_count);
     free(found->tables);
     *found = (struct mr_moved_found){0};
 }

@@ -612,12 +612,8 @@ static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_er
 
 static bool all_published(const struct copying *copying)
 {
-    for (uint32_t i = 0; i < copying->worker_count; i++) {
-        if (!mr_lane_all_published(copying->workers[i].lane)) {
-            return false;
-        }
-    }
-    return true;
+    return MR_ALL(worker, copying->workers, copying->worker_count,
+                  mr_lane_all_published(worker->lane));
 }
 
 static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_error)

@@ -30,12 +30,8 @@ static bool was_logged(const struct looking *looking, uint64_t hash)
 static const struct mr_unlogged_table *unlogged_find(const struct mr_unlogged *unlogged,
                                                      uint32_t oid, const char *name)
 {
-    for (uint32_t i = 0; i < unlogged->count; i++) {
-        if (unlogged->tables[i].oid == oid || strcmp(unlogged->tables[i].name, name) == 0) {
-            return &unlogged->tables[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(table, unlogged->tables, unlogged->count,
+                   table->oid == oid || strcmp(table->name, name) == 0);
 }
 
 static mr_status take_logging(void *context, const struct mr_pg_result *row,

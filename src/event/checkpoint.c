@@ -33,12 +33,8 @@ void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json
 
 const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name)
 {
-    for (uint32_t i = 0; i < state->section_count; i++) {
-        if (strcmp(state->sections[i].name, name) == 0) {
-            return &state->sections[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(section, state->sections, state->section_count,
+                   strcmp(section->name, name) == 0);
 }
 
 mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state)
@@ -52,11 +48,7 @@ mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state)
 
 static bool has_no_stream(const struct mr_checkpoint *state)
 {
-    bool no_stream = false;
-    for (uint32_t i = 0; i < state->section_count; i++) {
-        no_stream = no_stream || state->sections[i].rank.no_stream;
-    }
-    return no_stream;
+    return MR_ANY(section, state->sections, state->section_count, section->rank.no_stream);
 }
 
 static mr_lsn reached(const struct mr_checkpoint *state)

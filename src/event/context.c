@@ -83,12 +83,7 @@ static bool read_object(struct mr_context *context, mr_slice content, mr_slice *
 static bool has_control(const uint8_t *text, size_t len)
 {
     enum { DELETE = 0x7F };
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < ' ' || text[i] == DELETE) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(one, text, len, *one < ' ' || *one == DELETE);
 }
 
 /* Of a member the lengths of a header take six bytes, as its quotes, colon and comma or brace do at

@@ -52,11 +52,8 @@ void mr_kin_free(struct mr_kin *kin)
         free(kin->roots[i].schema);
         free(kin->roots[i].table);
     }
-    for (uint32_t i = 0; i < kin->number_count; i++) {
-        free(kin->numbers[i]);
-    }
+    mr_free_all(kin->numbers, kin->number_count);
     free(kin->roots);
-    free(kin->numbers);
     free(kin->parts);
     free(kin->stored);
     pthread_mutex_destroy(&kin->lock);

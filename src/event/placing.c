@@ -18,10 +18,7 @@ struct mr_placings *mr_placings_new(bool is_stored)
 void mr_placings_free(struct mr_placings *placings)
 {
     if (placings != NULL) {
-        for (uint32_t i = 0; i < placings->by_hash.count; i++) {
-            free(placings->items[i]);
-        }
-        free(placings->items);
+        mr_free_all(placings->items, placings->by_hash.count);
         mr_index_done(&placings->by_hash);
         free(placings);
     }

@@ -16,12 +16,9 @@ bool mr_fleet_is_name(const char *text)
 
 const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key)
 {
-    for (uint32_t i = 0; table != NULL && i < table->count; i++) {
-        if (strcmp(table->children[i].key, key) == 0) {
-            return &table->children[i];
-        }
-    }
-    return NULL;
+    return table == NULL
+               ? NULL
+               : MR_FIND(child, table->children, table->count, strcmp(child->key, key) == 0);
 }
 
 /* The value of that kind; NULL: there is none, or the problem is added. */
@@ -251,12 +248,7 @@ void mr_fleet_done(struct fleet *fleet)
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name)
 {
-    for (uint32_t i = 0; i < fleet->server_count; i++) {
-        if (strcmp(fleet->servers[i].name, name) == 0) {
-            return &fleet->servers[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(server, fleet->servers, fleet->server_count, strcmp(server->name, name) == 0);
 }
 
 struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
@@ -269,12 +261,7 @@ struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
 
 const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (strcmp(list->items[i].name, name) == 0) {
-            return &list->items[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(item, list->items, list->count, strcmp(item->name, name) == 0);
 }
 
 struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const char *server,

@@ -71,11 +71,8 @@ void mr_port_watch(struct mr_companion *companion, bool watches)
 {
     const struct mr_pipeline_options *options = &pipeline_of(companion->port)->options;
     companion->watches = watches;
-    bool any = false;
-    for (uint32_t i = 0; i < options->companion_count; i++) {
-        any = any || options->companions[i]->watches;
-    }
-    companion->port->stream->is_watched = any;
+    companion->port->stream->is_watched =
+        MR_ANY(one, options->companions, options->companion_count, (*one)->watches);
 }
 
 mr_lsn mr_port_place(const struct mr_port *port)

@@ -97,13 +97,8 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
 static const struct rd_kafka_metadata_topic *
 kafka_check_find_topic(const struct rd_kafka_metadata *metadata, const char *name)
 {
-    for (int i = 0; i < metadata->topic_cnt; i++) {
-        if (strcmp(metadata->topics[i].topic, name) == 0 &&
-            metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            return &metadata->topics[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(topic, metadata->topics, metadata->topic_cnt,
+                   strcmp(topic->topic, name) == 0 && topic->err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 /* True: a topic can be made with as many copies as are wanted. */

@@ -47,12 +47,8 @@ bool mr_option_find(const char *path, uint32_t *ret_index)
 bool mr_option_is_section(const char *path)
 {
     size_t len = strlen(path);
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        if (strncmp(options[i].path, path, len) == 0 && options[i].path[len] == '.') {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(option, options, MR_OPTION_COUNT,
+                  strncmp(option->path, path, len) == 0 && option->path[len] == '.');
 }
 
 bool mr_option_is_live(const struct mr_option *option)

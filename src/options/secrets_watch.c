@@ -20,10 +20,7 @@ static int watch_look(void *context)
 mr_status mr_secrets_watch_start(const struct mr_secret_files *files, uint32_t interval_ms,
                                  struct mr_secrets_watch **ret, struct mr_error *ret_error)
 {
-    bool is_any = false;
-    for (uint32_t i = 0; i < files->count; i++) {
-        is_any = is_any || files->items[i].path != NULL;
-    }
+    bool is_any = MR_ANY(file, files->items, files->count, file->path != NULL);
     *ret = NULL;
     if (interval_ms == 0 || !is_any) {
         return MR_OK;

@@ -22,10 +22,7 @@ const void *mr_value_of(const struct mr_config_values *values, uint32_t index)
 
 void mr_strings_done(struct mr_strings *strings)
 {
-    for (uint32_t i = 0; i < strings->count; i++) {
-        free(strings->items[i]);
-    }
-    free(strings->items);
+    mr_free_all(strings->items, strings->count);
     *strings = (struct mr_strings){0};
 }
 

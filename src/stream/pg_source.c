@@ -449,10 +449,7 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
 
 void mr_pg_tables_done(struct mr_pg_tables *tables)
 {
-    for (uint32_t i = 0; i < 2 * tables->count; i++) {
-        free(tables->names[i]);
-    }
-    free(tables->names);
+    mr_free_all(tables->names, 2 * tables->count);
     *tables = (struct mr_pg_tables){0};
 }
 

@@ -68,10 +68,7 @@ static void schema_done(struct schema *schema)
     while (schema->nodes != NULL) {
         struct node *node = schema->nodes;
         schema->nodes = node->next;
-        for (uint32_t i = 0; i < node->count; i++) {
-            free(node->names[i]);
-        }
-        free(node->names);
+        mr_free_all(node->names, node->count);
         free(node->parts);
         free(node->name);
         free(node);

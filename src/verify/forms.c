@@ -307,12 +307,8 @@ static const struct row *forms_find_row(const struct mr_value_modes *modes,
                                  [INTERVALS] = (int)modes->interval,
                                  [HSTORES] = (int)modes->hstore,
                                  [BIT_COUNT] = type->modifier == 1};
-    for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        if (rows[i].chosen == chosen[rows[i].choice] && forms_is_word(rows[i].types, type->name)) {
-            return &rows[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(one, rows, MR_ARRAY_LEN(rows),
+                   one->chosen == chosen[one->choice] && forms_is_word(one->types, type->name));
 }
 
 /* NULL: there is none. A rounded time, and a decimal of any scale, whose events have no zeros at

@@ -134,12 +134,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
 
 static bool is_chosen_key(const struct mr_table_key *chosen, const char *column)
 {
-    for (uint32_t i = 0; i < chosen->column_count; i++) {
-        if (strcmp(chosen->columns[i], column) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return MR_ANY(one, chosen->columns, chosen->column_count, strcmp(*one, column) == 0);
 }
 
 static struct mr_verify_form form_of(const struct mr_encode_options *encode,

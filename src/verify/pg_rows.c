@@ -144,11 +144,8 @@ static void pg_rows_add_value(struct mr_text *sql, const struct mr_verify_column
 
 static bool is_asked(const struct mr_verify_table *table, uint32_t column)
 {
-    bool is_asked = mr_verify_is_compared(&table->columns[column]);
-    for (uint32_t i = 0; i < table->key_count && !is_asked; i++) {
-        is_asked = table->key[i] == column;
-    }
-    return is_asked;
+    return mr_verify_is_compared(&table->columns[column]) ||
+           MR_ANY(key, table->key, table->key_count, *key == column);
 }
 
 static void pg_rows_add_columns(struct mr_text *sql, const struct mr_verify_table *table)

@@ -91,17 +91,14 @@ static const char *unprovable(const struct mr_work *work)
     if (!table->is_unique) {
         return "several rows may have a key (key_columns without a unique index)";
     }
-    for (uint32_t i = 0; i < table->key_count; i++) {
-        if (table->columns[table->key[i]].treatment == MR_TREAT_UNKNOWN) {
-            return "its key has a type whose values are not compared";
-        }
+    if (MR_ANY(key, table->key, table->key_count,
+               table->columns[*key].treatment == MR_TREAT_UNKNOWN)) {
+        return "its key has a type whose values are not compared";
     }
-    for (uint32_t i = 0; work->tools->avro != NULL && i < table->column_count; i++) {
-        if (!is_avro_name(table->columns[i].name)) {
-            return "a column has a name that Avro does not take";
-        }
-    }
-    return NULL;
+    return work->tools->avro == NULL ||
+                   MR_ALL(column, table->columns, table->column_count, is_avro_name(column->name))
+               ? NULL
+               : "a column has a name that Avro does not take";
 }
 
 /* Within a transaction. */

@@ -37,11 +37,7 @@ static mr_status refuse_unknown(const struct mr_verify_tools *tools,
 {
     const struct mr_verify_options *options = tools->options;
     for (uint32_t i = 0; i < options->table_count; i++) {
-        bool is_there = false;
-        for (uint32_t j = 0; j < list->count && !is_there; j++) {
-            is_there = verify_is_named(&list->tables[j], options->tables[i]);
-        }
-        if (!is_there) {
+        if (!MR_ANY(table, list->tables, list->count, verify_is_named(table, options->tables[i]))) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "table \"%s\" is not streamed; the publication \"%s\" and \"tables\" "
                            "say what is",
@@ -58,11 +54,9 @@ static mr_status refuse_unknown(const struct mr_verify_tools *tools,
 static bool is_wanted(const struct mr_verify_options *options,
                       const struct mr_verify_listed *listed)
 {
-    bool is_wanted = options->table_count == 0;
-    for (uint32_t i = 0; i < options->table_count && !is_wanted; i++) {
-        is_wanted = verify_is_named(listed, options->tables[i]);
-    }
-    return is_wanted && (options->wants == NULL || options->wants(options->context, listed));
+    bool is_named = options->table_count == 0 || MR_ANY(name, options->tables, options->table_count,
+                                                        verify_is_named(listed, *name));
+    return is_named && (options->wants == NULL || options->wants(options->context, listed));
 }
 
 /* A standby may be behind, but not of another cluster. */

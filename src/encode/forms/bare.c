@@ -50,10 +50,8 @@ static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
     plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
     for (uint32_t i = 0; i < relation->column_count; i++) {
         const char *name = relation->columns[i].name;
-        bool taken = mr_bare_rewrites(bare) && strcmp(name, "__deleted") == 0;
-        for (uint32_t k = 0; k < bare->field_count; k++) {
-            taken |= strcmp(name, bare->fields[k].name) == 0;
-        }
+        bool taken = (mr_bare_rewrites(bare) && strcmp(name, "__deleted") == 0) ||
+                     MR_ANY(field, bare->fields, bare->field_count, strcmp(name, field->name) == 0);
         if (taken && plan->columns[i].writer != MR_WRITE_ABSENT) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "column \"%s\" of table %s.%s has the name of a field that is added to "

@@ -51,10 +51,7 @@ static void columns_done(struct mr_key_facts *facts)
 
 static void found_done(struct mr_key_facts *facts)
 {
-    for (uint32_t i = 0; i < facts->found_count; i++) {
-        free(facts->found[i]);
-    }
-    free(facts->found);
+    mr_free_all(facts->found, facts->found_count);
     facts->found = NULL;
     facts->found_count = 0;
     facts->was_found = false;

@@ -66,23 +66,15 @@ bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice sch
 const struct mr_table_key *mr_pg_key_of(const struct mr_pg_source_options *options, mr_slice schema,
                                         mr_slice table)
 {
-    for (uint32_t i = 0; i < options->key_count; i++) {
-        if (pg_options_is_table(&options->keys[i].table, schema, table)) {
-            return &options->keys[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(key, options->keys, options->key_count,
+                   pg_options_is_table(&key->table, schema, table));
 }
 
 const struct mr_published *mr_pg_published_of(const struct mr_pg_source_options *options,
                                               const struct mr_table_name *table)
 {
-    for (uint32_t i = 0; i < options->captured.published_count; i++) {
-        if (mr_table_name_equal(&options->captured.published[i].table, table)) {
-            return &options->captured.published[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(one, options->captured.published, options->captured.published_count,
+                   mr_table_name_equal(&one->table, table));
 }
 
 uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)

@@ -315,10 +315,8 @@ const char *mr_pg_without_views(const struct mr_pg_conn *conn)
 {
     static const int since[] = {140013, 150008, 160004};
     int version = mr_pg_server_version(conn);
-    bool knows = version >= 170000;
-    for (size_t i = 0; i < MR_ARRAY_LEN(since); i++) {
-        knows |= version / 10000 == since[i] / 10000 && version >= since[i];
-    }
+    bool knows = version >= 170000 || MR_ANY(one, since, MR_ARRAY_LEN(since),
+                                             version / 10000 == *one / 10000 && version >= *one);
     return knows ? "SET restrict_nonsystem_relation_kind = 'view'; " : "";
 }
 

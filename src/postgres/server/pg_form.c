@@ -194,12 +194,8 @@ mr_status mr_pg_form_open(struct mr_pg_form *form, struct mr_pg_conn *conn,
 static struct part *part_named(struct part *parts, uint32_t count, const char *schema,
                                const char *table)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(parts[i].schema, schema) == 0 && strcmp(parts[i].table, table) == 0) {
-            return &parts[i];
-        }
-    }
-    return NULL;
+    return MR_FIND(one, parts, count,
+                   strcmp(one->schema, schema) == 0 && strcmp(one->table, table) == 0);
 }
 
 /* The newest counts. With the lock. */
@@ -290,12 +286,9 @@ static void compare_publication(const struct mr_pg_form *form, const struct publ
 static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t oid,
                                           const struct mr_table_name *table)
 {
-    for (uint32_t i = 0; i < form->part_count; i++) {
-        if (form->parts[i].oid == oid) {
-            return &form->parts[i];
-        }
-    }
-    return part_named(form->parts, form->part_count, table->schema, table->table);
+    const struct part *part = MR_FIND(one, form->parts, form->part_count, one->oid == oid);
+    return part != NULL ? part
+                        : part_named(form->parts, form->part_count, table->schema, table->table);
 }
 
 /* Columns of a table that was swapped for another one may have other numbers. */
@@ -507,12 +500,8 @@ void mr_pg_form_settle(struct mr_pg_form *form, const struct mr_table_name *unpu
     MR_HOLD(&form->lock);
     for (uint32_t i = 0; i < form->before_count; i++) {
         struct part part = form->before[i];
-        bool is_awaited = false;
-        for (uint32_t k = 0; k < count; k++) {
-            is_awaited = is_awaited || (strcmp(part.schema, unpublished[k].schema) == 0 &&
-                                        strcmp(part.table, unpublished[k].table) == 0);
-        }
-        if (is_awaited) {
+        const struct mr_table_name name = {.schema = part.schema, .table = part.table};
+        if (MR_ANY(awaited, unpublished, count, mr_table_name_equal(awaited, &name))) {
             form->before[kept++] = part;
         } else {
             free(part.schema);

@@ -41,12 +41,9 @@ static void pg_publication_add_table(struct mr_text *sql,
 /* Whole schemas can be published (PostgreSQL 15 and later), and each pattern names its schema. */
 static bool names_schemas(const struct mr_pg_source_options *options, int version)
 {
-    for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
-        if (!mr_pattern_is_name(&options->captured.patterns[i].schema)) {
-            return false;
-        }
-    }
-    return version >= MR_PG_SHAPED_VERSION_MIN;
+    return MR_ALL(pattern, options->captured.patterns, options->captured.pattern_count,
+                  mr_pattern_is_name(&pattern->schema)) &&
+           version >= MR_PG_SHAPED_VERSION_MIN;
 }
 
 /* With patterns it is schemas, or all: tables that come later are then in it from their first row
@@ -70,11 +67,9 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
     }
     for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
         const char *schema = options->captured.patterns[i].schema.text;
-        bool again = false; /* a schema may stand there once */
-        for (uint32_t k = 0; k < i; k++) {
-            again |= strcmp(options->captured.patterns[k].schema.text, schema) == 0;
-        }
-        if (!again) {
+        /* A schema may be listed once. */
+        if (!MR_ANY(before, options->captured.patterns, i,
+                    strcmp(before->schema.text, schema) == 0)) {
             mr_sql_format(sql, "%sTABLES IN SCHEMA %I", separator, schema);
             separator = ", ";
         }

@@ -104,12 +104,8 @@ static struct rest *pg_reselect_rest_of(struct mr_reselector *reselector, uint32
 
 static bool rests(const struct mr_reselector *reselector, uint32_t oid)
 {
-    for (uint32_t i = 0; i < reselector->table_count; i++) {
-        if (reselector->tables[i].oid == oid) {
-            return reselector->tables[i].until_ns > mr_monotonic_ns();
-        }
-    }
-    return false;
+    return MR_ANY(rest, reselector->tables, reselector->table_count,
+                  rest->oid == oid && rest->until_ns > mr_monotonic_ns());
 }
 
 static void table_came(struct mr_reselector *reselector, uint32_t oid)

@@ -407,12 +407,8 @@ static bool will_be_listed(const struct rules *rules, uint32_t row, const char *
         return false;
     }
     const struct mr_published *listed = mr_pg_published_of(options, &options->captured.tables[row]);
-    for (uint32_t k = 0; listed != NULL && k < listed->column_count; k++) {
-        if (strcmp(listed->columns[k], column) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return listed != NULL &&
+           MR_ANY(name, listed->columns, listed->column_count, strcmp(*name, column) == 0);
 }
 
 /* A generated column that the stream lacks: rows that differ in it alone would have one key, unless

@@ -365,12 +365,9 @@ static void take_statistics(struct mr_kafka_sink *kafka)
  * otherwise. */
 static bool is_reachable(const struct mr_kafka_sink *kafka, int64_t since_ns)
 {
-    bool up = since_ns == 0;
     const struct mr_sink_client *client = &kafka->figures.client;
-    for (uint32_t i = 0; i < client->broker_count; i++) {
-        up = up || (client->brokers[i].up && client->time_ns > since_ns);
-    }
-    return up;
+    return since_ns == 0 || (client->time_ns > since_ns &&
+                             MR_ANY(broker, client->brokers, client->broker_count, broker->up));
 }
 
 static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
