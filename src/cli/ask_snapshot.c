@@ -23,12 +23,8 @@ static char *make_wish(const struct mr_ask_snapshot *wish)
     for (uint32_t i = 0; i < wish->table_count; i++) {
         cJSON_AddItemToArray(tables, cJSON_CreateString(wish->tables[i]));
     }
-    if (wish->where != NULL) {
-        cJSON_AddStringToObject(object, "where", wish->where);
-    }
-    if (wish->key != NULL) {
-        cJSON_AddStringToObject(object, "key", wish->key);
-    }
+    mr_object_add(object, "where", wish->where);
+    mr_object_add(object, "key", wish->key);
     return mr_object_text(object);
 }
 

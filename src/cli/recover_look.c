@@ -133,22 +133,16 @@ static void find_ways(struct mr_recover *recover)
     }
 }
 
-static char *recover_look_text_of(const cJSON *object, const char *name)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-    return text == NULL ? NULL : MR_STRDUP(text);
-}
-
 /* False: the line is none of millrace-verify's. */
 static bool recover_look_take_table(struct mr_recover_tables *tables, const char *line)
 {
     MR_OBJECT cJSON *object = cJSON_Parse(line);
-    struct mr_recover_table table = {.schema = recover_look_text_of(object, "schema"),
-                                     .table = recover_look_text_of(object, "table"),
+    struct mr_recover_table table = {.schema = mr_object_copy(object, "schema"),
+                                     .table = mr_object_copy(object, "table"),
                                      .is_published =
                                          cJSON_IsTrue(mr_object_at(object, "published")),
-                                     .unprovable = recover_look_text_of(object, "unprovable"),
-                                     .uncertain = recover_look_text_of(object, "uncertain")};
+                                     .unprovable = mr_object_copy(object, "unprovable"),
+                                     .uncertain = mr_object_copy(object, "uncertain")};
     MR_GROW(tables->items, tables->room, tables->count + 1);
     tables->items[tables->count++] = table;
     return table.schema != NULL && table.table != NULL;

@@ -58,10 +58,9 @@ static void control_snapshot_start(const struct mr_snapshot_routes *routes, cons
 static bool control_snapshot_repair(const struct mr_snapshot_routes *routes, const cJSON *object,
                                     cJSON *answer)
 {
-    struct mr_copy_wish wish = {
-        .schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "schema")),
-        .table = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "table")),
-        .keys = mr_chunk_keys_parse(object)};
+    struct mr_copy_wish wish = {.schema = mr_object_string(object, "schema"),
+                                .table = mr_object_string(object, "table"),
+                                .keys = mr_chunk_keys_parse(object)};
     if (wish.schema == NULL || wish.table == NULL || wish.keys == NULL) {
         mr_chunk_keys_free(wish.keys);
         return false;
@@ -118,7 +117,7 @@ static bool control_snapshot_take_text(const cJSON *wish, const char *name, cons
 static bool control_snapshot_run(const struct mr_snapshot_routes *routes, const cJSON *wish,
                                  cJSON *answer)
 {
-    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "type"));
+    const char *type = mr_object_string(wish, "type");
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(wish, "tables");
     const char *where, *key;
     if (type == NULL || !are_names(tables) || !control_snapshot_take_text(wish, "where", &where) ||
@@ -157,7 +156,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     mr_slice upload = mr_http_upload(request);
     MR_OBJECT cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
-    const char *where = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "where"));
+    const char *where = mr_object_string(wish, "where");
     const char *fault =
         where != NULL && where[0] == '\0' ? MR_SQL_CONDITION_EMPTY : mr_sql_condition_fault(where);
     if (fault != NULL) {
@@ -193,9 +192,7 @@ static void control_snapshot_get_outcome(void *context, struct mr_http_request *
         cJSON_AddNumberToObject(item, "request", (double)one->id);
         cJSON_AddStringToObject(item, "table", one->table);
         cJSON_AddStringToObject(item, "state", mr_copy_request_state_name(one->state));
-        if (one->repairs != NULL) {
-            cJSON_AddStringToObject(item, "repairs", one->repairs);
-        }
+        mr_object_add(item, "repairs", one->repairs);
         cJSON_AddNumberToObject(item, "rows", (double)one->rows);
         cJSON_AddNumberToObject(item, "rows_estimated", (double)one->rows_estimated);
         cJSON_AddNumberToObject(item, "passed_over", (double)one->passed_over);

@@ -5,13 +5,7 @@
 
 #include "control/figures.h"
 #include "control/pages.h"
-
-static void status_json_add_lsn(cJSON *to, const char *name, mr_lsn lsn)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%X/%X", (unsigned)(lsn >> 32), (unsigned)lsn);
-    cJSON_AddStringToObject(to, name, text);
-}
+#include "event/lsn.h"
 
 /* JSON has no infinity and no NaN; both are shown as not known. */
 static void status_json_add_number(cJSON *to, const char *name, double value)
@@ -51,7 +45,7 @@ static void add_figure(cJSON *to, const struct mr_monitor_snapshot *snapshot,
     if (figure->kind == MR_FIGURE_BOOL) {
         cJSON_AddBoolToObject(to, figure->name, value.whole != 0);
     } else if (figure->kind == MR_FIGURE_LSN) {
-        status_json_add_lsn(to, figure->name, value.whole);
+        mr_lsn_add(to, figure->name, value.whole);
     } else {
         status_json_add_number(to, figure->name, value.number);
     }

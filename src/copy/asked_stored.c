@@ -4,9 +4,6 @@
 
 #include "base/object.h"
 
-/* As many as a double counts one by one. */
-#define NUMBER_MAX ((double)(UINT64_C(1) << 53))
-
 static const char *const known_names[] = {
     [MR_KNOWN_TABLES] = "known", [MR_KNOWN_LEAVES] = "known_partitions"};
 
@@ -72,32 +69,23 @@ void mr_asked_stored_free(struct mr_asked_stored *state)
     free(state);
 }
 
-static void asked_stored_add_number(cJSON *json, const char *name, uint64_t number)
-{
-    cJSON_AddNumberToObject(json, name, (double)number);
-}
-
 static void asked_stored_add_table(cJSON *json, const struct mr_asked_table *table)
 {
     const struct mr_asked_place *place = &table->place;
-    asked_stored_add_number(json, "id", table->id);
+    cJSON_AddNumberToObject(json, "id", (double)table->id);
     cJSON_AddStringToObject(json, "schema", table->schema);
     cJSON_AddStringToObject(json, "table", table->table);
-    if (table->where != NULL) {
-        cJSON_AddStringToObject(json, "where", table->where);
-    }
-    if (table->key != NULL) {
-        cJSON_AddStringToObject(json, "key", table->key);
-    }
+    mr_object_add(json, "where", table->where);
+    mr_object_add(json, "key", table->key);
     if (table->is_signal) {
         cJSON_AddTrueToObject(json, "signal");
     }
     if (place->oid == 0) {
         return;
     }
-    asked_stored_add_number(json, "oid", place->oid);
-    asked_stored_add_number(json, "rows", place->rows);
-    asked_stored_add_number(json, "passed_over", place->passed_over);
+    cJSON_AddNumberToObject(json, "oid", (double)place->oid);
+    cJSON_AddNumberToObject(json, "rows", (double)place->rows);
+    cJSON_AddNumberToObject(json, "passed_over", (double)place->passed_over);
     if (place->after != NULL) {
         char form[24];
         snprintf(form, sizeof(form), "%" PRIx64, place->form);
@@ -175,8 +163,8 @@ bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **
 char *mr_asked_stored_format(const struct mr_asked_stored *state)
 {
     MR_OBJECT cJSON *json = cJSON_CreateObject();
-    asked_stored_add_number(json, "step", state->step);
-    asked_stored_add_number(json, "last_id", state->last_id);
+    cJSON_AddNumberToObject(json, "step", (double)state->step);
+    cJSON_AddNumberToObject(json, "last_id", (double)state->last_id);
     cJSON_AddBoolToObject(json, "paused", state->paused);
     cJSON *tables = cJSON_AddArrayToObject(json, "tables");
     for (uint32_t i = 0; i < state->count; i++) {
@@ -193,30 +181,13 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
     return mr_object_text(json);
 }
 
-/* A number that is none of ours must not be converted: C leaves open what comes of it. */
-static bool asked_stored_take_number(const cJSON *json, const char *name, double most,
-                                     uint64_t *ret)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
-    bool good = cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= most;
-    *ret = good ? (uint64_t)item->valuedouble : 0;
-    return good;
-}
-
-/* NULL: there is none. */
-static char *asked_stored_take_text(const cJSON *json, const char *name)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
-    return text == NULL ? NULL : MR_STRDUP(text);
-}
-
 static bool take_after(const cJSON *json, struct mr_asked_place *place)
 {
     const cJSON *after = cJSON_GetObjectItemCaseSensitive(json, "after");
     if (after == NULL) {
         return true;
     }
-    const char *form = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "form"));
+    const char *form = mr_object_string(json, "form");
     int used = 0;
     if (!cJSON_IsArray(after) || cJSON_GetArraySize(after) == 0 || form == NULL ||
         sscanf(form, "%16" SCNx64 "%n", &place->form, &used) != 1 || form[used] != '\0') {
@@ -237,22 +208,22 @@ static bool take_after(const cJSON *json, struct mr_asked_place *place)
 static bool asked_stored_take_table(const cJSON *json, struct mr_asked_table *table)
 {
     uint64_t oid;
-    table->schema = asked_stored_take_text(json, "schema");
-    table->table = asked_stored_take_text(json, "table");
-    table->where = asked_stored_take_text(json, "where");
-    table->key = asked_stored_take_text(json, "key");
+    table->schema = mr_object_copy(json, "schema");
+    table->table = mr_object_copy(json, "table");
+    table->where = mr_object_copy(json, "where");
+    table->key = mr_object_copy(json, "key");
     table->is_signal = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "signal"));
     if (table->schema == NULL || table->table == NULL ||
-        !asked_stored_take_number(json, "id", NUMBER_MAX, &table->id)) {
+        !mr_object_whole(json, "id", MR_OBJECT_WHOLE_MAX, &table->id)) {
         return false;
     }
     if (cJSON_GetObjectItemCaseSensitive(json, "oid") == NULL) {
         return true;
     }
     bool good =
-        asked_stored_take_number(json, "oid", UINT32_MAX, &oid) &&
-        asked_stored_take_number(json, "rows", NUMBER_MAX, &table->place.rows) &&
-        asked_stored_take_number(json, "passed_over", NUMBER_MAX, &table->place.passed_over);
+        mr_object_whole(json, "oid", UINT32_MAX, &oid) &&
+        mr_object_whole(json, "rows", MR_OBJECT_WHOLE_MAX, &table->place.rows) &&
+        mr_object_whole(json, "passed_over", MR_OBJECT_WHOLE_MAX, &table->place.passed_over);
     table->place.oid = (uint32_t)oid;
     return good && take_after(json, &table->place);
 }
@@ -261,7 +232,7 @@ static bool take_known(const cJSON *json, enum mr_known_kind kind, struct mr_ask
 {
     MR_FREED uint64_t *ids = NULL;
     uint32_t count = 0;
-    state->known[kind] = asked_stored_take_text(json, known_names[kind]);
+    state->known[kind] = mr_object_copy(json, known_names[kind]);
     return state->known[kind] == NULL
                ? !cJSON_HasObjectItem(json, known_names[kind])
                : mr_asked_known_parse(state->known[kind], kind, &ids, &count);
@@ -272,8 +243,8 @@ static struct mr_asked_stored *asked_stored_take_state(const cJSON *json)
     struct mr_asked_stored *state = MR_NEW(struct mr_asked_stored);
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(json, "tables");
     const cJSON *paused = cJSON_GetObjectItemCaseSensitive(json, "paused");
-    bool good = asked_stored_take_number(json, "step", NUMBER_MAX, &state->step) &&
-                asked_stored_take_number(json, "last_id", NUMBER_MAX, &state->last_id) &&
+    bool good = mr_object_whole(json, "step", MR_OBJECT_WHOLE_MAX, &state->step) &&
+                mr_object_whole(json, "last_id", MR_OBJECT_WHOLE_MAX, &state->last_id) &&
                 cJSON_IsBool(paused) && cJSON_IsArray(tables) &&
                 take_known(json, MR_KNOWN_TABLES, state) &&
                 take_known(json, MR_KNOWN_LEAVES, state);

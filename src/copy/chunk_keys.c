@@ -1,6 +1,6 @@
 #include "copy/chunk_keys.h"
 
-#include <cjson/cJSON.h>
+#include "base/object.h"
 
 enum { COLUMNS_MAX = 32 }; /* of an index (INDEX_MAX_KEYS) */
 
@@ -42,7 +42,7 @@ static bool take_keys(struct mr_chunk_keys *keys, const cJSON *columns, const cJ
 
 struct mr_chunk_keys *mr_chunk_keys_parse(const cJSON *object)
 {
-    const char *why = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "why"));
+    const char *why = mr_object_string(object, "why");
     const cJSON *columns = cJSON_GetObjectItemCaseSensitive(object, "columns");
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "keys");
     int column_count = cJSON_IsArray(columns) ? cJSON_GetArraySize(columns) : 0;

@@ -15,13 +15,6 @@ bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank)
     return cJSON_IsObject(gap);
 }
 
-static void gap_add_lsn(cJSON *gap, const char *name, mr_lsn lsn)
-{
-    char text[32];
-    snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
-    cJSON_AddStringToObject(gap, name, text);
-}
-
 static void add_now(cJSON *gap, const char *name)
 {
     int64_t ms = mr_wall_ns() / 1000000;
@@ -31,8 +24,7 @@ static void add_now(cJSON *gap, const char *name)
 static mr_lsn gap_lsn_of(const cJSON *gap, const char *name)
 {
     mr_lsn lsn = 0;
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(gap, name));
-    return mr_lsn_parse(text, &lsn, NULL) ? lsn : 0;
+    return mr_lsn_parse(mr_object_string(gap, name), &lsn, NULL) ? lsn : 0;
 }
 
 static int64_t ms_of(const cJSON *gap, const char *name)
@@ -80,8 +72,8 @@ static void gap_settle(cJSON *gap, const char *how)
 static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn from, mr_lsn to)
 {
     cJSON *gap = cJSON_CreateObject();
-    gap_add_lsn(gap, "from", from);
-    gap_add_lsn(gap, "to", to);
+    mr_lsn_add(gap, "from", from);
+    mr_lsn_add(gap, "to", to);
     int64_t from_ms = known == NULL ? 0 : known->last.time_us / 1000;
     if (from_ms != 0) {
         cJSON_AddNumberToObject(gap, "from_ms", (double)from_ms);

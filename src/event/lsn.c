@@ -1,5 +1,7 @@
 #include "event/lsn.h"
 
+#include "base/object.h"
+
 enum { DIGITS_MAX = 8 };
 
 _Atomic mr_lsn mr_lsn_shift;
@@ -30,4 +32,11 @@ bool mr_lsn_parse(const char *text, mr_lsn *ret_lsn, const char **ret_rest)
         *ret_rest = text;
     }
     return true;
+}
+
+void mr_lsn_add(cJSON *object, const char *name, mr_lsn lsn)
+{
+    char text[32];
+    snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
+    cJSON_AddStringToObject(object, name, text);
 }

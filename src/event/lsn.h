@@ -6,11 +6,16 @@
 
 #include "event/event.h"
 
+struct cJSON;
+
 /* Takes two hexadecimal numbers of 1 to 8 digits with a slash between them, and nothing else: no
  * blank, no sign (pg_lsn_in_internal in src/backend/utils/adt/pg_lsn.c). `ret_rest` gets what
  * stands after them; where it is NULL, nothing may. False, with the results untouched, for any
  * other text and for NULL. */
 bool mr_lsn_parse(const char *text, mr_lsn *ret_lsn, const char **ret_rest);
+
+/* Adds one to an object, as PostgreSQL writes it. */
+void mr_lsn_add(struct cJSON *object, const char *name, mr_lsn lsn);
 
 /* A stream that has moved to a cluster whose WAL lies below what was delivered goes on above it:
  * every place of the new cluster is here called by its LSN plus a shift, which the stored position

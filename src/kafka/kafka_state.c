@@ -37,13 +37,6 @@ static uint32_t version_of(const struct mr_checkpoint *state)
     return version;
 }
 
-static void kafka_state_add_lsn(cJSON *json, const char *name, mr_lsn lsn)
-{
-    char text[32];
-    snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
-    cJSON_AddStringToObject(json, name, text);
-}
-
 static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
 {
     if (moved->left == 0 && moved->shift == 0) {
@@ -51,9 +44,9 @@ static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
     }
     cJSON *item = cJSON_AddObjectToObject(json, "moved");
     cJSON_AddStringToObject(item, "from", moved->from);
-    kafka_state_add_lsn(item, "left", moved->left);
-    kafka_state_add_lsn(item, "entered", moved->entered);
-    kafka_state_add_lsn(item, "shift", moved->shift);
+    mr_lsn_add(item, "left", moved->left);
+    mr_lsn_add(item, "entered", moved->entered);
+    mr_lsn_add(item, "shift", moved->shift);
     char xid[24]; /* a number of cJSON's has 15 digits that one can rely on */
     snprintf(xid, sizeof(xid), "%" PRIu64, moved->xid);
     cJSON_AddStringToObject(item, "xid", xid);
@@ -76,7 +69,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON_AddStringToObject(json, "publication", state->identity.publication);
     snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
     cJSON_AddStringToObject(json, "tables", lsn);
-    kafka_state_add_lsn(json, "end_lsn", state->end_lsn);
+    mr_lsn_add(json, "end_lsn", state->end_lsn);
     if (state->position.commit_lsn != 0) {
         snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
@@ -97,7 +90,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
 
 static bool kafka_state_take_text(const cJSON *json, const char *name, char *out, size_t size)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    const char *text = mr_object_string(json, name);
     return text != NULL && snprintf(out, size, "%s", text) < (int)size;
 }
 
@@ -128,21 +121,13 @@ static bool take_last(const char *text, mr_lsn end, struct mr_commit *ret_last)
 /* Older versions do not say it. */
 static uint64_t kafka_state_take_tables(const cJSON *json)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "tables"));
+    const char *text = mr_object_string(json, "tables");
     return text == NULL ? 0 : strtoull(text, NULL, 16);
 }
 
 static bool take_lsn(const cJSON *json, const char *name, mr_lsn *ret_lsn)
 {
-    return mr_lsn_parse(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name)), ret_lsn,
-                        NULL);
-}
-
-/* A whole number that a double has exactly; 0 for any other. */
-static int64_t take_whole(const cJSON *json, const char *name)
-{
-    double value = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, name));
-    return value >= 0 && value < 9007199254740992.0 ? (int64_t)value : 0;
+    return mr_lsn_parse(mr_object_string(json, name), ret_lsn, NULL);
 }
 
 /* False: it is there and can't be read. */
@@ -150,12 +135,15 @@ static bool take_moved(const cJSON *json, struct mr_cluster_move *ret_moved)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "moved");
     struct mr_cluster_move moved = {0};
+    uint64_t at_ms;
     if (item == NULL) {
         return true;
     }
-    const char *xid = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "xid"));
-    moved.xid = xid == NULL ? (uint64_t)take_whole(item, "xid") : strtoull(xid, NULL, 10);
-    moved.at_ms = take_whole(item, "at_ms");
+    const char *xid = mr_object_string(item, "xid");
+    (void)mr_object_whole(item, "xid", MR_OBJECT_WHOLE_MAX, &moved.xid);
+    moved.xid = xid == NULL ? moved.xid : strtoull(xid, NULL, 10);
+    (void)mr_object_whole(item, "at_ms", MR_OBJECT_WHOLE_MAX, &at_ms);
+    moved.at_ms = (int64_t)at_ms;
     bool good = kafka_state_take_text(item, "from", moved.from, sizeof(moved.from)) &&
                 take_lsn(item, "left", &moved.left) && take_lsn(item, "entered", &moved.entered) &&
                 take_lsn(item, "shift", &moved.shift);
@@ -205,7 +193,7 @@ static bool kafka_state_take_state(const cJSON *json, const struct mr_section_ki
 {
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
-    const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
+    const char *end = mr_object_string(json, "end_lsn");
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
     const cJSON *last = cJSON_GetObjectItemCaseSensitive(json, "last");
     if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||

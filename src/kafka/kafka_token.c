@@ -39,7 +39,7 @@ void mr_kafka_token_begin(rd_kafka_t *client, const struct mr_kafka_options *opt
 /* librdkafka's own reasons would quote the token. */
 static bool set_token(rd_kafka_t *client, const cJSON *json)
 {
-    char *token = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "token"));
+    char *token = cJSON_GetStringValue(mr_object_at(json, "token"));
     const cJSON *expires = cJSON_GetObjectItemCaseSensitive(json, "expires_ms");
     if (token == NULL || token[0] == '\0' || !cJSON_IsNumber(expires) || expires->valuedouble < 0 ||
         expires->valuedouble > (double)INT64_MAX / 2000) {

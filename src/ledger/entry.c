@@ -6,9 +6,6 @@
 
 #define SECTION "ledger"
 enum { PLACE_TEXT_SIZE = 28 };
-/* As many as a double counts one by one. */
-#define NUMBER_MAX ((double)(UINT64_C(1) << 53))
-
 void mr_sum_text(struct mr_sum digest, char ret_text[MR_SUM_TEXT_SIZE])
 {
     snprintf(ret_text, MR_SUM_TEXT_SIZE, "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
@@ -70,7 +67,7 @@ void mr_entry_store(const struct mr_entry *entry, cJSON *parts, cJSON *owed,
 
 static bool entry_take_place(const cJSON *json, const char *name, struct mr_position *ret_place)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    const char *text = mr_object_string(json, name);
     int used = 0;
     return text != NULL && strlen(text) == PLACE_TEXT_SIZE - 1 &&
            sscanf(text, "%16" SCNx64 "-%10" SCNx64 "%n", &ret_place->commit_lsn,
@@ -92,13 +89,11 @@ static bool are(const cJSON *array, cJSON_bool (*is)(const cJSON *item))
 
 static bool entry_take(const cJSON *json, struct mr_entry *entry)
 {
-    const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "n");
-    const char *prev = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "prev"));
-    if (!cJSON_IsNumber(number) || number->valuedouble < 1 || number->valuedouble > NUMBER_MAX ||
+    const char *prev = mr_object_string(json, "prev");
+    if (!mr_object_whole(json, "n", MR_OBJECT_WHOLE_MAX, &entry->number) || entry->number == 0 ||
         prev == NULL || strlen(prev) != MR_SUM_TEXT_SIZE - 1) {
         return false;
     }
-    entry->number = (uint64_t)number->valuedouble;
     memcpy(entry->prev, prev, MR_SUM_TEXT_SIZE);
     return entry_take_place(json, "from", &entry->from) &&
            entry_take_place(json, "to", &entry->to) &&

@@ -114,7 +114,7 @@ static void read_answer(const struct answer *answer, bool takes_schema, struct o
         id->valuedouble <= INT32_MAX && id->valuedouble == (double)id->valueint) {
         outcome->id = id->valueint;
     }
-    const char *schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(parsed, "schema"));
+    const char *schema = mr_object_string(parsed, "schema");
     if (takes_schema && outcome->http == 200 && schema != NULL) {
         outcome->schema = MR_STRDUP(schema);
     }

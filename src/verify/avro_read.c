@@ -113,8 +113,8 @@ static struct node *avro_read_take_word(struct schema *schema, const char *word,
 static struct node *avro_read_take_record(struct schema *schema, const cJSON *json,
                                           const char *space, int depth)
 {
-    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "name"));
-    const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "namespace"));
+    const char *name = mr_object_string(json, "name");
+    const char *own = mr_object_string(json, "namespace");
     const cJSON *fields = cJSON_GetObjectItemCaseSensitive(json, "fields");
     if (name == NULL || !cJSON_IsArray(fields) || cJSON_GetArraySize(fields) > PARTS_MAX) {
         return NULL;
@@ -130,7 +130,7 @@ static struct node *avro_read_take_record(struct schema *schema, const cJSON *js
     const cJSON *field;
     cJSON_ArrayForEach(field, fields)
     {
-        const char *called = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(field, "name"));
+        const char *called = mr_object_string(field, "name");
         node->parts[i] =
             take_type(schema, cJSON_GetObjectItemCaseSensitive(field, "type"), inner, depth + 1);
         if (called == NULL || node->parts[i] == NULL) {

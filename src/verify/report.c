@@ -1,6 +1,6 @@
-#include <cjson/cJSON.h>
-
 #include "base/json.h"
+#include "base/object.h"
+#include "event/lsn.h"
 #include "verify/proof.h"
 
 const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
@@ -85,7 +85,7 @@ static cJSON *named_json(const struct mr_verify_named *named)
 
 const char *mr_said_word(const cJSON *object, const char *name)
 {
-    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+    const char *word = mr_object_string(object, name);
     return word == NULL ? "" : word;
 }
 
@@ -114,8 +114,6 @@ void mr_said_print(cJSON *object, FILE *to)
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
 {
     const struct mr_fold_counts *counts = &proof->counts;
-    char moment[32];
-    snprintf(moment, sizeof(moment), MR_LSN_FORMAT, MR_LSN_ARGS(proof->moment));
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", proof->listed->schema);
     cJSON_AddStringToObject(object, "table", proof->listed->table);
@@ -123,7 +121,7 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     cJSON_AddStringToObject(object, "reason",
                             proof->reasons.data == NULL ? "" : proof->reasons.data);
     cJSON_AddStringToObject(object, "cause", proof->cause == NULL ? "" : proof->cause);
-    cJSON_AddStringToObject(object, "lsn", moment);
+    mr_lsn_add(object, "lsn", proof->moment);
     cJSON_AddNumberToObject(object, "rows", (double)counts->rows);
     cJSON_AddNumberToObject(object, "records", (double)proof->records);
     for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {

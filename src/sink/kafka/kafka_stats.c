@@ -37,9 +37,9 @@ static void parse_broker(const cJSON *item, struct mr_sink_broker *ret)
         .errors = kafka_stats_count(item, "txerrs") + kafka_stats_count(item, "rxerrs"),
         .connects = kafka_stats_count(item, "connects"),
     };
-    const char *state = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "state"));
+    const char *state = mr_object_string(item, "state");
     ret->up = state != NULL && strcmp(state, "UP") == 0;
-    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "nodename"));
+    const char *name = mr_object_string(item, "nodename");
     snprintf(ret->name, sizeof(ret->name), "%s", name == NULL ? "" : name);
 }
 
