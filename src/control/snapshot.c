@@ -179,7 +179,8 @@ static void post_snapshot(void *context, struct mr_http_request *request)
 static void control_snapshot_get_outcome(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
-    struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
+    MR_FREED struct mr_copy_request *requests =
+        MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
     bool paused;
     uint32_t count = mr_copies_requests(routes->copies, requests, MR_COPY_REQUESTS_MAX, &paused);
     cJSON *answer = cJSON_CreateObject();
@@ -202,7 +203,6 @@ static void control_snapshot_get_outcome(void *context, struct mr_http_request *
         cJSON_AddStringToObject(item, "error", one->error);
         cJSON_AddItemToArray(list, item);
     }
-    free(requests);
     mr_http_json(request, answer);
 }
 

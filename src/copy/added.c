@@ -202,9 +202,8 @@ static void take_members(const cJSON *stored, const char *names, const char *num
 /* What an earlier process knew. */
 static void take_silence(struct mr_added *added)
 {
-    char *text = mr_silence_text(added->silence);
+    MR_FREED char *text = mr_silence_text(added->silence);
     MR_OBJECT cJSON *stored = text == NULL ? NULL : cJSON_Parse(text);
-    free(text);
     take_members(stored, "published", "last", &added->members.tables);
     take_members(stored, "schemas", "last_schema", &added->members.schemas);
     mr_pg_form_remember(added->form, stored);

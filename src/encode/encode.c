@@ -55,9 +55,8 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
         encoder->messages = mr_table_counts_messages(options->counts);
     }
     encoder->missing.columns = MR_NEW_ARRAY(uint32_t, MR_COLUMNS_MAX);
-    char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
+    MR_FREED char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
     encoder->names.message = mr_topics_intern(topics, message_topic);
-    free(message_topic);
     encoder->names.schema = intern(topics, options->schema_topic);
     encoder->names.heartbeat = intern(topics, options->heartbeat_topic);
     mr_transaction_init(&encoder->transaction, intern(topics, options->transaction_topic),

@@ -100,7 +100,7 @@ static mr_status layout_forms(struct mr_plan_layout *layout, const struct mr_pla
 {
     const struct mr_relation *relation = plan->relation;
     layout->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
-    struct mr_type_form *forms = MR_NEW_ARRAY(struct mr_type_form, relation->column_count);
+    MR_FREED struct mr_type_form *forms = MR_NEW_ARRAY(struct mr_type_form, relation->column_count);
     uint32_t count = 0;
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
@@ -119,7 +119,6 @@ static mr_status layout_forms(struct mr_plan_layout *layout, const struct mr_pla
             layout->columns[i].form = form++;
         }
     }
-    free(forms);
     return status;
 }
 
@@ -333,18 +332,15 @@ static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_
     if (options->hidden == NULL || options->column_rules.count == 0 || mr_is_message(relation)) {
         return MR_OK;
     }
-    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
+    MR_FREED bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
         hides[i] = plan->columns[i].writer == MR_WRITE_ABSENT ||
                    mr_shape_names(options, plan, relation->columns[i].name);
     }
     const char *topic = mr_plan_named_topic(plan);
     struct mr_hidden *hidden = options->hidden;
-    mr_status status = part == NULL
-                           ? mr_hidden_look(hidden, relation, topic, hides, ret_error)
-                           : mr_hidden_look_part(hidden, relation, part, topic, hides, ret_error);
-    free(hides);
-    return status;
+    return part == NULL ? mr_hidden_look(hidden, relation, topic, hides, ret_error)
+                        : mr_hidden_look_part(hidden, relation, part, topic, hides, ret_error);
 }
 
 mr_status mr_plan_part(const struct mr_plan *plan, const struct mr_encode_options *options,

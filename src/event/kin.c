@@ -307,7 +307,7 @@ static cJSON *group_new(const struct root *root)
  * millrace reads the groups. */
 static void add_groups(const struct mr_kin *kin, cJSON *roots, cJSON *numbers, uint32_t end)
 {
-    cJSON **groups = MR_NEW_ARRAY(cJSON *, (size_t)kin->root_count * kin->number_count);
+    MR_FREED cJSON **groups = MR_NEW_ARRAY(cJSON *, (size_t)kin->root_count * kin->number_count);
     for (uint32_t i = 0; i < end; i++) {
         const struct part *part = &kin->parts[i];
         cJSON **group = &groups[(size_t)part->root * kin->number_count + part->numbers];
@@ -320,19 +320,16 @@ static void add_groups(const struct mr_kin *kin, cJSON *roots, cJSON *numbers, u
         }
         cJSON_AddItemToArray(*group, cJSON_CreateNumber(part->oid));
     }
-    free(groups);
 }
 
 static char *format_parts(const struct mr_kin *kin, uint32_t end, bool is_cut)
 {
-    cJSON *json = cJSON_CreateObject();
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
     cJSON_AddBoolToObject(json, "cut", is_cut);
     cJSON *roots = cJSON_AddArrayToObject(json, "roots");
     cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
     add_groups(kin, roots, numbers, end);
-    char *text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
-    return text;
+    return cJSON_PrintUnformatted(json);
 }
 
 /* How many entries those that are stored have. */

@@ -169,7 +169,7 @@ static void read_files(struct fleet *fleet, const char *folder)
     static const struct mr_toml_node none = {.kind = MR_TOML_TABLE};
     struct mr_toml_node *own =
         (struct mr_toml_node *)(uintptr_t)mr_fleet_child(fleet->root, "pipeline");
-    struct dirent **files = NULL;
+    MR_FREED struct dirent **files = NULL;
     int count = scandir(folder, &files, is_of_a_pipeline, alphasort);
     own = own == NULL ? append_child(fleet->root, "pipeline", &none) : own;
     for (int i = 0; i < count; i++) {
@@ -186,7 +186,6 @@ static void read_files(struct fleet *fleet, const char *folder)
             append_child(own, file->d_name, read);
         }
     }
-    free(files);
 }
 
 void mr_fleet_read(const char *path, struct fleet *fleet)

@@ -308,7 +308,7 @@ static mr_status fleet_check_all(const struct fleet *fleet, int *ret_code,
 static mr_status apply_to_folder(const struct fleet *fleet, const struct mr_fleet_options *options,
                                  FILE *to, int *ret_code, struct mr_error *ret_error)
 {
-    char *commands = NULL;
+    MR_FREED char *commands = NULL;
     size_t len;
     FILE *memory = open_memstream(&commands, &len);
     MR_ASSERT(memory != NULL);
@@ -328,7 +328,6 @@ static mr_status apply_to_folder(const struct fleet *fleet, const struct mr_flee
     if (status == MR_OK) {
         fputs(commands, to);
     }
-    free(commands);
     return status;
 }
 

@@ -14,11 +14,10 @@ enum { WRONG_MAX = 5 }; /* pipelines */
 static void add_string(struct mr_text *to, const char *text)
 {
     size_t len = strlen(text), size = 6 * len + 2;
-    uint8_t *bytes = MR_ALLOC(size);
+    MR_FREED uint8_t *bytes = MR_ALLOC(size);
     struct mr_buffer out = mr_buffer_init(bytes, size);
     mr_json_string(&out, (const uint8_t *)text, len);
     mr_text_add(to, bytes, (size_t)(out.at - bytes));
-    free(bytes);
 }
 
 static void template_add_key(struct mr_text *to, const char *key)

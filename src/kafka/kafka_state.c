@@ -219,10 +219,9 @@ static bool kafka_state_take_state(const cJSON *json, const struct mr_section_ki
 bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *kinds,
                     struct mr_checkpoint *ret_state)
 {
-    cJSON *json = cJSON_ParseWithLength(text, len);
+    MR_OBJECT cJSON *json = cJSON_ParseWithLength(text, len);
     struct mr_checkpoint state = {0};
     bool good = json != NULL && kafka_state_take_state(json, kinds, &state);
-    cJSON_Delete(json);
     if (good) {
         *ret_state = state;
     } else {

@@ -268,11 +268,10 @@ uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len)
     make_tables(&writer);
     make_texts(&writer);
     size_t len = pprof__profile__get_packed_size(writer.file);
-    uint8_t *bytes = MR_NEW_ARRAY(uint8_t, len);
+    MR_FREED uint8_t *bytes = MR_NEW_ARRAY(uint8_t, len);
     pprof__profile__pack(writer.file, bytes);
     mr_symbols_unlock();
     uint8_t *packed = mr_profile_gzip(bytes, len, ret_len);
-    free(bytes);
     writer_done(&writer);
     return packed;
 }

@@ -663,14 +663,13 @@ static void vote_of_bucket(struct comparison *comparison)
         vote_of(comparison, &bucket->entries[i]);
     }
     uint32_t count;
-    struct entry **left = left_over(bucket, &count); /* with a key, none */
+    MR_FREED struct entry **left = left_over(bucket, &count); /* with a key, none */
     for (uint32_t i = 0, next; i < count; i += next) {
         next = group_of(&left[i], count - i);
         if (next == 2) {
             vote_of_pair(comparison, &left[i]);
         }
     }
-    free(left);
 }
 
 /* Of a key that has a row and an event that says what it is. */
@@ -735,7 +734,7 @@ static void compare_entry(struct comparison *comparison, const struct entry *ent
 static void compare_counted(struct comparison *comparison)
 {
     uint32_t count;
-    struct entry **left = left_over(&comparison->bucket, &count);
+    MR_FREED struct entry **left = left_over(&comparison->bucket, &count);
     for (uint32_t i = 0, next; i < count; i += next) {
         next = group_of(&left[i], count - i);
         int64_t sum = 0;
@@ -753,7 +752,6 @@ static void compare_counted(struct comparison *comparison)
                    left[k], (uint64_t)llabs(left[k]->times));
         }
     }
-    free(left);
 }
 
 /* A head of that many bytes, and the large values after it. */

@@ -14,10 +14,8 @@ static mr_status keys_begin(struct mr_pg_conn *conn)
 
 static bool is_named_so(const struct mr_scanned *name, const char *column)
 {
-    uint8_t *memory;
-    bool is_same = mr_slice_equal(mr_verify_text_of(name, &memory), mr_slice_of(column));
-    free(memory);
-    return is_same;
+    MR_FREED uint8_t *memory = NULL;
+    return mr_slice_equal(mr_verify_text_of(name, &memory), mr_slice_of(column));
 }
 
 /* Adds the value's expression; false: the key has none of the column. */

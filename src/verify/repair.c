@@ -191,30 +191,25 @@ static mr_status repair_ask(const struct mr_verify_tools *tools, const struct mr
                             const char *why, struct wish *wish, struct mr_repair *repair,
                             struct mr_error *ret_error)
 {
-    cJSON *object = cJSON_CreateObject();
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "type", "repair");
     cJSON_AddStringToObject(object, "schema", proof->listed->schema);
     cJSON_AddStringToObject(object, "table", proof->listed->table);
     cJSON_AddStringToObject(object, "why", why);
     cJSON_AddItemToObject(object, "columns", wish->columns);
     cJSON_AddItemToObject(object, "keys", wish->keys);
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
+    MR_FREED char *text = cJSON_PrintUnformatted(object);
     MR_OBJECT cJSON *answer = NULL;
-    mr_status status =
-        mr_client_object(&tools->config->http, "/api/snapshot", text, &answer, ret_error);
-    cJSON_free(text);
-    MR_TRY(status);
+    MR_TRY(mr_client_object(&tools->config->http, "/api/snapshot", text, &answer, ret_error));
     const cJSON *number =
         cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "requests"), 0);
     const char *error = cJSON_GetStringValue(
         cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "errors"), 0));
     if (cJSON_IsNumber(number)) {
-        status = wait_for(tools, (uint64_t)number->valuedouble, why, repair, ret_error);
-    } else {
-        mr_error_set(&repair->fault, MR_ERR_CONFIG, "%s", error == NULL ? "it is refused" : error);
+        return wait_for(tools, (uint64_t)number->valuedouble, why, repair, ret_error);
     }
-    return status;
+    mr_error_set(&repair->fault, MR_ERR_CONFIG, "%s", error == NULL ? "it is refused" : error);
+    return MR_OK;
 }
 
 mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *proof,

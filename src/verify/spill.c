@@ -144,7 +144,7 @@ mr_status mr_spill_read(const struct mr_spill *spill, uint32_t number, mr_spill_
                         void *context, struct mr_error *ret_error)
 {
     const struct bucket *bucket = &spill->buckets[number];
-    uint8_t *bytes = NULL;
+    MR_FREED uint8_t *bytes = NULL;
     uint32_t room = 0;
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < bucket->piece_count && status == MR_OK; i++) {
@@ -155,7 +155,6 @@ mr_status mr_spill_read(const struct mr_spill *spill, uint32_t number, mr_spill_
             take(context, bytes, piece->len);
         }
     }
-    free(bytes);
     if (status == MR_OK && bucket->used > 0) {
         take(context, bucket->bytes, bucket->used);
     }

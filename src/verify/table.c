@@ -278,11 +278,8 @@ static struct mr_digest key_digest(const struct mr_verify_column *column,
     if (mr_verify_is_key_text(column, value, &text)) {
         return mr_verify_key_text(column, text);
     }
-    uint8_t *memory;
-    struct mr_digest digest =
-        mr_verify_server_value(column, mr_verify_text_of(value, &memory), true);
-    free(memory);
-    return digest;
+    MR_FREED uint8_t *memory = NULL;
+    return mr_verify_server_value(column, mr_verify_text_of(value, &memory), true);
 }
 
 static enum mr_verify_key_kind table_read_key(const struct mr_verify_table *table, mr_slice object,

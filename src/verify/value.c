@@ -214,7 +214,7 @@ static struct mr_digest decimal_digest(const struct reading *reading,
 
 static struct mr_digest leaf_digest(const struct reading *reading, const struct mr_scanned *value)
 {
-    uint8_t *memory;
+    MR_FREED uint8_t *memory = NULL;
     mr_slice text = mr_verify_text_of(value, &memory);
     struct mr_digest digest;
     if (text.data == NULL) {
@@ -227,7 +227,6 @@ static struct mr_digest leaf_digest(const struct reading *reading, const struct 
         digest = text_digest(reading->key, text);
         digest.high ^= reading->form->leaf == MR_LEAF_TEXT && value->kind != MR_SCAN_STRING;
     }
-    free(memory);
     return digest;
 }
 
@@ -266,9 +265,8 @@ static struct mr_digest object_digest(const struct reading *reading, mr_slice te
     struct mr_scanned name;
     struct mr_scanned value;
     while (mr_scan_member(&scan, &name, &value)) {
-        uint8_t *memory;
+        MR_FREED uint8_t *memory = NULL;
         struct mr_digest key = text_digest(reading->key, mr_verify_text_of(&name, &memory));
-        free(memory);
         struct mr_digest member = tree_digest(reading, &value, depth + 1);
         sum = mr_digest_add(sum, bytes_digest(key, &member, sizeof(member)));
     }
@@ -280,13 +278,11 @@ static struct mr_digest inner_digest(const struct reading *reading, const struct
 {
     struct reading plain = *reading;
     plain.is_inner = false;
-    uint8_t *memory;
+    MR_FREED uint8_t *memory = NULL;
     struct mr_scanned inner;
     mr_slice text = mr_verify_text_of(value, &memory);
     bool is_json = mr_scan_value(text, &inner);
-    struct mr_digest digest = tree_digest(&plain, is_json ? &inner : value, depth + 1);
-    free(memory);
-    return digest;
+    return tree_digest(&plain, is_json ? &inner : value, depth + 1);
 }
 
 static struct mr_digest tree_digest(const struct reading *reading, const struct mr_scanned *value,
@@ -309,11 +305,10 @@ static struct mr_digest tree_digest(const struct reading *reading, const struct 
 
 void mr_verify_column_mask(struct mr_verify_column *column, uint32_t length)
 {
-    uint8_t *asterisks = MR_ALLOC((size_t)length + 1);
+    MR_FREED uint8_t *asterisks = MR_ALLOC((size_t)length + 1);
     memset(asterisks, '*', length);
     column->treatment = MR_TREAT_MASKED;
     column->mask = text_digest(column->key, (mr_slice){.data = asterisks, .len = length});
-    free(asterisks);
 }
 
 static struct mr_digest hashed(const struct mr_verify_column *column, mr_slice text)
@@ -397,7 +392,7 @@ static size_t replace(mr_slice text, uint8_t *to)
 static struct mr_digest odd_digest(const struct mr_verify_column *column, mr_slice text)
 {
     size_t room = 3 * text.len + 8;
-    uint8_t *memory = MR_ALLOC(room);
+    MR_FREED uint8_t *memory = MR_ALLOC(room);
     mr_slice made = {.data = memory};
     if (column->odd == MR_ODD_BASE64) {
         struct mr_buffer out = mr_buffer_init(memory, room);
@@ -406,9 +401,7 @@ static struct mr_digest odd_digest(const struct mr_verify_column *column, mr_sli
     } else {
         made.len = replace(text, memory);
     }
-    struct mr_digest digest = text_digest(column->key, made);
-    free(memory);
-    return digest;
+    return text_digest(column->key, made);
 }
 
 /* {"hex":"ff41"}, of a key that is not UTF-8: its bytes. False: it is no such object. */

@@ -28,7 +28,7 @@ static bool row_name_write_key(struct mr_encoder *encoder, const struct mr_chang
 void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *change,
                         char ret[MR_ROW_NAME_MAX])
 {
-    uint8_t *bytes = MR_ALLOC(KEY_BYTES_MAX);
+    MR_FREED uint8_t *bytes = MR_ALLOC(KEY_BYTES_MAX);
     struct mr_buffer out = mr_buffer_init(bytes, KEY_BYTES_MAX);
     ret[0] = '\0';
     if (row_name_write_key(encoder, change, &out)) {
@@ -39,5 +39,4 @@ void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *chan
             snprintf(ret, MR_ROW_NAME_MAX, "whose key has SHA-256 %s…", mr_sha256_short(key).text);
         }
     }
-    free(bytes);
 }

@@ -127,14 +127,13 @@ static mr_status tell_all(struct mr_pg_conn *conn, struct mr_text *sql,
                           struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the columns of all tables", "nssnsb", 0, UINT32_MAX};
-    struct telling *telling = MR_NEW(struct telling);
+    MR_FREED struct telling *telling = MR_NEW(struct telling);
     telling->listener = listener;
     telling->kin = kin;
     tell_table(telling);
     mr_status status = mr_pg_ask_rows(conn, sql, &shape, take_first_column, telling, ret_error);
     telling->is_certain &= status == MR_OK;
     tell_table(telling);
-    free(telling);
     return status;
 }
 

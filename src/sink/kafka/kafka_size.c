@@ -142,10 +142,9 @@ static size_t squeeze_gzip(const struct mr_kafka_options *options, struct wire b
     size_t room = deflateBound(&stream, bytes.len);
     stream.next_out = MR_ALLOC(room);
     stream.avail_out = (uInt)room;
-    uint8_t *out = stream.next_out;
+    MR_FREED uint8_t *out = stream.next_out;
     size_t len = deflate(&stream, Z_FINISH) == Z_STREAM_END ? stream.total_out : 0;
     deflateEnd(&stream);
-    free(out);
     return len;
 }
 
@@ -153,9 +152,8 @@ static size_t squeeze_zstd(const struct mr_kafka_options *options, struct wire b
 {
     enum { USUAL = 3, MOST = 22 };
     size_t room = ZSTD_compressBound(bytes.len);
-    void *out = MR_ALLOC(room);
+    MR_FREED void *out = MR_ALLOC(room);
     size_t len = ZSTD_compress(out, room, bytes.to, bytes.len, level_of(options, USUAL, MOST));
-    free(out);
     return ZSTD_isError(len) ? 0 : len;
 }
 
@@ -164,9 +162,8 @@ static size_t squeeze_lz4(int level, struct wire bytes)
     const LZ4F_preferences_t how = {.frameInfo = {.blockMode = LZ4F_blockIndependent},
                                     .compressionLevel = level};
     size_t room = LZ4F_compressFrameBound(bytes.len, &how);
-    void *out = MR_ALLOC(room);
+    MR_FREED void *out = MR_ALLOC(room);
     size_t len = LZ4F_compressFrame(out, room, bytes.to, bytes.len, &how);
-    free(out);
     return LZ4F_isError(len) ? 0 : len;
 }
 
