@@ -23,7 +23,7 @@ static mr_status src_main_record(const struct mr_config *config,
                                  const struct mr_record_options *options,
                                  struct mr_error *ret_error)
 {
-    int signal_fd = mr_thread_signals(false);
+    int signal_fd = mr_thread_signals();
     mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, ret_error);
     close(signal_fd);
     return status;
@@ -32,7 +32,7 @@ static mr_status src_main_record(const struct mr_config *config,
 static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
                       struct mr_error *ret_error)
 {
-    int signal_fd = mr_thread_signals(false);
+    int signal_fd = mr_thread_signals();
     mr_status status = mr_cli_move(config, wish, signal_fd, stdout, ret_error);
     close(signal_fd);
     return status;

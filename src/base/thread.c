@@ -23,17 +23,13 @@ mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), v
                                  strerror(failed));
 }
 
-int mr_thread_signals(bool of_children)
+int mr_thread_signals(void)
 {
     sigset_t wanted;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGINT);
     sigaddset(&wanted, SIGHUP);
-    if (of_children) {
-        sigaddset(&wanted, SIGCHLD);
-        signal(SIGCHLD, SIG_DFL); /* whoever starts this may ignore it: no end would be known */
-    }
     sigprocmask(SIG_BLOCK, &wanted, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);

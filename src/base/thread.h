@@ -24,10 +24,9 @@ static inline void mr_let_go(pthread_mutex_t **held)
     pthread_mutex_unlock(*held);
 }
 
-/* SIGTERM, SIGINT and SIGHUP, and where it is asked for SIGCHLD, come as reads of the descriptor,
- * so that nothing of ours runs inside a handler; -1: there is none left. Main thread, before it
- * makes others. */
-int mr_thread_signals(bool of_children);
+/* SIGTERM, SIGINT and SIGHUP come as reads of the descriptor, so that nothing of ours runs inside a
+ * handler; -1: there is none left. Main thread, before it makes others. */
+int mr_thread_signals(void);
 
 /* A condition whose waits end by the monotonic clock. */
 void mr_cond_init(pthread_cond_t *ret_cond);

@@ -30,8 +30,8 @@ static _Noreturn void child_main(const char *path, int choice_fd)
 {
     char mode;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    setpgid(0, 0);            /* Ctrl-C is for the one who asked, who stops us in order */
-    mr_thread_signals(false); /* a stop that comes early waits for the run */
+    setpgid(0, 0);       /* Ctrl-C is for the one who asked, who stops us in order */
+    mr_thread_signals(); /* a stop that comes early waits for the run */
     if (read(choice_fd, &mode, 1) != 1) {
         _exit(0);
     }
@@ -432,7 +432,7 @@ mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *rec
         return mr_fail(ret_error, MR_ERR_USAGE,
                        "--choose wants differing, everything or gap, not \"%s\"", choice);
     }
-    int signal_fd = mr_thread_signals(false);
+    int signal_fd = mr_thread_signals();
     struct mr_recover recover;
     mr_status status =
         mr_recover_look(config, recovery->environment, signal_fd, &recover, ret_error);

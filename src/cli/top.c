@@ -462,7 +462,7 @@ static bool wait_for_keys(struct top *top, int signal_fd)
 
 void mr_ask_top(const struct mr_http_options *server, FILE *to)
 {
-    int signal_fd = mr_thread_signals(false);
+    int signal_fd = mr_thread_signals();
     struct termios before;
     bool terminal = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (terminal) {

@@ -144,9 +144,15 @@ static void last_event(void *context, struct mr_http_request *request)
     }
 }
 
+/* A file of the live page, which is in the program. */
+struct page_file {
+    const char *path, *type;
+    mr_slice (*bytes)(void);
+};
+
 static void answer_file(void *context, struct mr_http_request *request)
 {
-    const struct mr_page_file *file = context;
+    const struct page_file *file = context;
     mr_slice bytes = file->bytes();
     /* Nothing from elsewhere, nothing inline, in no frame. */
     mr_http_header(
@@ -154,15 +160,6 @@ static void answer_file(void *context, struct mr_http_request *request)
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     fwrite(bytes.data, 1, bytes.len, mr_http_body(request, file->type));
-}
-
-void mr_pages_add_files(struct mr_http *http, const struct mr_page_file *files, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        mr_http_add(http, &(struct mr_http_route){.path = files[i].path,
-                                                  .handler = answer_file,
-                                                  .context = (void *)(uintptr_t)&files[i]});
-    }
 }
 
 void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
@@ -175,12 +172,16 @@ void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
         {.path = "/readyz", .title = "Ready", .handler = readyz, .open = true},
         {.path = "/api/last-event", .handler = last_event},
     };
-    static const struct mr_page_file files[] = {
+    static const struct page_file files[] = {
         {"/", "text/html; charset=utf-8", mr_live_page_html},
         {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
         {"/live_page.js", "text/javascript; charset=utf-8", mr_live_page_js},
     };
-    mr_pages_add_files(http, files, MR_ARRAY_LEN(files));
+    for (size_t i = 0; i < MR_ARRAY_LEN(files); i++) {
+        mr_http_add(http, &(struct mr_http_route){.path = files[i].path,
+                                                  .handler = answer_file,
+                                                  .context = (void *)(uintptr_t)&files[i]});
+    }
     size_t count = MR_ARRAY_LEN(routes) - (pages->last_events == NULL);
     mr_http_add_all(http, routes, count, (void *)(uintptr_t)pages);
 }

@@ -23,13 +23,6 @@ struct mr_pages {
 /* Adds the routes. `pages` stays the caller's and outlives the server. */
 void mr_pages_add(struct mr_http *http, const struct mr_pages *pages);
 
-/* Files of a page, which are in the program; they outlive the server. */
-struct mr_page_file {
-    const char *path, *type;
-    mr_slice (*bytes)(void);
-};
-void mr_pages_add_files(struct mr_http *http, const struct mr_page_file *files, size_t count);
-
 /* "source" or "sink" when that thread is connected and its loop has not come round for 90 seconds,
  * else NULL. */
 const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns);

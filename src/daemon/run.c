@@ -569,7 +569,7 @@ static mr_status run_check_limits(const struct mr_config *config, struct mr_erro
 mr_status mr_daemon_run(struct mr_config *config, struct mr_error *ret_error)
 {
     struct app app = {.config = config, .leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    int signal_fd = mr_thread_signals(false);
+    int signal_fd = mr_thread_signals();
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mr_status status = run_check_limits(config, ret_error);
     if (status == MR_OK && (signal_fd < 0 || done_fd < 0 || app.leave_fd < 0)) {

@@ -7,7 +7,8 @@
 enum { PER_SERVER_MAX = 50 };
 #define MAIN_FILE "fleet.toml" /* of a folder */
 
-bool mr_fleet_is_name(const char *text)
+/* Good for a file, for a unit of systemd, and within a connection string. */
+static bool is_fleet_name(const char *text)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
     size_t len = strspn(text, good);
@@ -37,8 +38,9 @@ static const struct mr_toml_node *definition_value_of(struct fleet *fleet,
     return node;
 }
 
-const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                          const char *fallback)
+/* The text of a key, or `fallback`; of another kind: the problem is added. */
+static const char *fleet_text(struct fleet *fleet, const struct mr_toml_node *table,
+                              const char *key, const char *fallback)
 {
     const struct mr_toml_node *node = definition_value_of(fleet, table, key, MR_TOML_STRING);
     return node == NULL ? fallback : node->string;
@@ -62,13 +64,13 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
     const struct mr_toml_node *table = definition_value_of(fleet, servers, name, MR_TOML_TABLE);
     const struct mr_toml_node *insecure =
         definition_value_of(fleet, table, "insecure_tls", MR_TOML_BOOLEAN);
-    const char *gone = mr_fleet_text(fleet, table, "gone", "keep");
+    const char *gone = fleet_text(fleet, table, "gone", "keep");
     const struct fleet_server server = {
         .name = name,
-        .connection_file = mr_fleet_text(fleet, table, "connection_file", ""),
-        .databases = mr_fleet_text(fleet, table, "databases", ""),
-        .pipelines = mr_fleet_text(fleet, table, "name", "{database}"),
-        .template = mr_fleet_text(fleet, table, "template", NULL),
+        .connection_file = fleet_text(fleet, table, "connection_file", ""),
+        .databases = fleet_text(fleet, table, "databases", ""),
+        .pipelines = fleet_text(fleet, table, "name", "{database}"),
+        .template = fleet_text(fleet, table, "template", NULL),
         .stops_gone = strcmp(gone, "stop") == 0,
         .insecure_tls = insecure != NULL && insecure->integer != 0,
     };
@@ -82,7 +84,7 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
     if (!server.stops_gone && strcmp(gone, "keep") != 0) {
         FLEET_PROBLEM(fleet, line, "gone must be \"keep\" or \"stop\"");
     }
-    if (!mr_fleet_is_name(name)) {
+    if (!is_fleet_name(name)) {
         FLEET_PROBLEM(fleet, line, "\"%s\" is not a name: letters, digits, _ . and -", name);
     }
     return server;
@@ -98,7 +100,7 @@ static void read_sections(struct fleet *fleet)
         definition_value_of(fleet, root, "discover", MR_TOML_TABLE);
     check_keys(fleet, root, "in a fleet", "fleet|template|templates|discover|pipeline");
     check_keys(fleet, about, "in [fleet]", "name|max_per_server");
-    fleet->name = mr_fleet_text(fleet, about, "name", "");
+    fleet->name = fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = definition_value_of(fleet, root, "template", MR_TOML_TABLE);
     fleet->templates = definition_value_of(fleet, root, "templates", MR_TOML_TABLE);
@@ -107,7 +109,7 @@ static void read_sections(struct fleet *fleet)
                             MR_TOML_TABLE);
     }
     fleet->own = definition_value_of(fleet, root, "pipeline", MR_TOML_TABLE);
-    if (!mr_fleet_is_name(fleet->name)) {
+    if (!is_fleet_name(fleet->name)) {
         FLEET_PROBLEM(fleet, about == NULL ? 0 : about->line,
                       "the fleet needs a name: set [fleet] name, of letters, digits, _ . and -");
     }
@@ -207,8 +209,7 @@ struct fleet_layers mr_fleet_layers(struct fleet *fleet, const struct fleet_pipe
 {
     const struct mr_toml_node *own = mr_fleet_child(fleet->own, pipeline->name);
     const struct fleet_server *server = mr_fleet_server(fleet, pipeline->server);
-    const char *name =
-        mr_fleet_text(fleet, own, "template", server == NULL ? NULL : server->template);
+    const char *name = fleet_text(fleet, own, "template", server == NULL ? NULL : server->template);
     const struct mr_toml_node *named = name == NULL ? NULL : mr_fleet_child(fleet->templates, name);
     if (name != NULL && named == NULL) {
         FLEET_PROBLEM(fleet, 0, "pipeline %s: there is no [templates.%s]", pipeline->name, name);
@@ -273,8 +274,7 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
     free(added.name);
     added.name = expanded.data;
     const struct fleet_pipeline *other = mr_fleet_find(&fleet->pipelines, added.name);
-    if (good &&
-        (!mr_fleet_is_name(added.name) || (database[0] != '\0' && !mr_fleet_is_name(database)))) {
+    if (good && (!is_fleet_name(added.name) || (database[0] != '\0' && !is_fleet_name(database)))) {
         FLEET_PROBLEM(fleet, 0,
                       "pipeline \"%s\", database \"%s\": names have letters, digits, _ . and -, 63 "
                       "at most; leave the database out by `databases`, or rename it",
@@ -311,8 +311,8 @@ void mr_fleet_add_by_hand(struct fleet *fleet)
         const char *key = fleet->own->children[i].key;
         const struct mr_toml_node *table =
             definition_value_of(fleet, fleet->own, key, MR_TOML_TABLE);
-        const char *server = mr_fleet_text(fleet, table, "server", "");
-        const char *database = mr_fleet_text(fleet, table, "database", "");
+        const char *server = fleet_text(fleet, table, "server", "");
+        const char *database = fleet_text(fleet, table, "database", "");
         bool is_known = mr_fleet_find(&fleet->pipelines, key) != NULL;
         if (is_known && (server[0] != '\0' || database[0] != '\0')) {
             FLEET_PROBLEM(fleet, table->line,

@@ -57,16 +57,9 @@ struct fleet {
 #define FLEET_PROBLEM(fleet, line, ...)                                                            \
     mr_problem_add(&(fleet)->problems, true, (line), __VA_ARGS__)
 
-/* Good for a file, for a unit of systemd, and within a connection string. */
-bool mr_fleet_is_name(const char *text);
-
 void mr_fleet_read(const char *path, struct fleet *fleet);
 void mr_fleet_done(struct fleet *fleet);
 const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key);
-
-/* The text of a key, or `fallback`; of another kind: the problem is added. */
-const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                          const char *fallback);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 

@@ -195,7 +195,7 @@ static int verify_once(const struct mr_config *config, struct wish *wish, int st
 static int verify_main_run(struct mr_config *config, struct wish *wish)
 {
     struct mr_error error = {0};
-    int stop_fd = mr_thread_signals(false);
+    int stop_fd = mr_thread_signals();
     /* Else the next millrace recover would have two of us. */
     if (wish->gap && (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() == 1)) {
         return mr_verify_exit_code(MR_VERIFY_NONE);

@@ -76,7 +76,6 @@ void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, c
     "be found; only everything, with its rule for consumers, is certain"
 
 extern const char *const mr_difference_names[]; /* by kind */
-extern const char *const mr_verdict_words[];    /* as a line has them */
 
 /* For people, who get the first differences; JSON has all that are named. */
 void mr_proof_print(const struct mr_proof *proof, FILE *to);

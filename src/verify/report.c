@@ -3,11 +3,11 @@
 #include "event/lsn.h"
 #include "verify/proof.h"
 
-const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
-                                        [MR_VERIFY_IN_PART] = "equal in part",
-                                        [MR_VERIFY_UNPROVABLE] = "cannot be proved",
-                                        [MR_VERIFY_NONE] = "no verdict",
-                                        [MR_VERIFY_DIFFERENT] = "different"};
+static const char *const verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
+                                            [MR_VERIFY_IN_PART] = "equal in part",
+                                            [MR_VERIFY_UNPROVABLE] = "cannot be proved",
+                                            [MR_VERIFY_NONE] = "no verdict",
+                                            [MR_VERIFY_DIFFERENT] = "different"};
 
 const char *const mr_difference_names[] = {
     [MR_DIFFERENCE_MISSING] = "missing", [MR_DIFFERENCE_PHANTOM] = "phantom",
@@ -44,7 +44,7 @@ static void print_named(const struct mr_verify_named *named, FILE *to)
 void mr_proof_print(const struct mr_proof *proof, FILE *to)
 {
     fprintf(to, "%s.%s: %s", proof->listed->schema, proof->listed->table,
-            mr_verdict_words[proof->verdict]);
+            verdict_words[proof->verdict]);
     if (proof->verdict != MR_VERIFY_UNPROVABLE) {
         fprintf(to, ", %llu rows, %llu records, at " MR_LSN_FORMAT,
                 (unsigned long long)proof->counts.rows, (unsigned long long)proof->records,
@@ -117,7 +117,7 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", proof->listed->schema);
     cJSON_AddStringToObject(object, "table", proof->listed->table);
-    cJSON_AddStringToObject(object, "verdict", mr_verdict_words[proof->verdict]);
+    cJSON_AddStringToObject(object, "verdict", verdict_words[proof->verdict]);
     cJSON_AddStringToObject(object, "reason",
                             proof->reasons.data == NULL ? "" : proof->reasons.data);
     cJSON_AddStringToObject(object, "cause", proof->cause == NULL ? "" : proof->cause);

@@ -171,10 +171,6 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
 /* Gives librdkafka what is ready, and the position's record. */
 mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
-/* Sends a record to the state topic. */
-mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
-                                 size_t value_len, struct mr_error *ret_error);
-
 /* Takes all that librdkafka reports; where what follows from a refused record has come before its
  * own report, waits for that. */
 mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error);

@@ -199,11 +199,34 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
     return status;
 }
 
-/* The position's record that waits. */
+/* Sends the position's record. Without an opaque: that is how its report is known from an
+ * event's. */
+static mr_status produce_state(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    const char *key = kafka->options.state_name;
+    /* Another handle of the one there is. */
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(kafka->producer, kafka->options.state_topic, NULL);
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        kafka->producer, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, strlen(key)),
+        RD_KAFKA_V_VALUE(kafka->state, strlen(kafka->state)), RD_KAFKA_V_END);
+    mr_kafka_now(topic, 0);
+    rd_kafka_topic_destroy(topic);
+    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        return MR_FULL;
+    }
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        mr_kafka_session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return mr_kafka_take_events(kafka, ret_error);
+    }
+    kafka->reports.awaited++;
+    return MR_OK;
+}
+
+/* The one that waits. */
 static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
-    MR_TRY(mr_kafka_produce_state(kafka, kafka->options.state_name, kafka->state,
-                                  strlen(kafka->state), ret_error));
+    MR_TRY(produce_state(kafka, ret_error));
     free(kafka->state);
     kafka->state = NULL;
     kafka->store = MR_KAFKA_STORE_SENT;
@@ -371,28 +394,5 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
     if (batch->pending == 0) {
         mr_sink_done(sink, batch); /* a position alone */
     }
-    return MR_OK;
-}
-
-/* Without an opaque: that is how its report is known from an event's. */
-mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
-                                 size_t value_len, struct mr_error *ret_error)
-{
-    /* Another handle of the one there is. */
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(kafka->producer, kafka->options.state_topic, NULL);
-    rd_kafka_resp_err_t err = rd_kafka_producev(
-        kafka->producer, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(0),
-        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, strlen(key)),
-        RD_KAFKA_V_VALUE((void *)(uintptr_t)value, value_len), RD_KAFKA_V_END);
-    mr_kafka_now(topic, 0);
-    rd_kafka_topic_destroy(topic);
-    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        return MR_FULL;
-    }
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        mr_kafka_session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
-        return mr_kafka_take_events(kafka, ret_error);
-    }
-    kafka->reports.awaited++;
     return MR_OK;
 }
