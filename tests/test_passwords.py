@@ -141,7 +141,7 @@ def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp
     write_secret(path, SECRET)
     process = millrace(source__postgres__connection=json.dumps(login.connection()),
                        source__postgres__password=json.dumps(f"file:{path}"), reload__watch='"100ms"').start().streaming()
-    for number, (text, mode, fault) in enumerate(((None, 0, "can't be read"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600")), 1):
+    for number, (text, mode, fault) in enumerate(((None, 0, "can't be read"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600"), ("x\0y", 0o600, "zero byte")), 1):
         if text is None:
             os.remove(path)
         else:

@@ -33,6 +33,7 @@ static char *read_env(struct mr_problems *problems, const char *what, const char
     return copy;
 }
 
+/* NULL: it has a zero byte, at which a password would end. */
 static char *read_open_file(int fd, size_t size)
 {
     char *text = MR_ALLOC(size + 1);
@@ -42,6 +43,11 @@ static char *read_open_file(int fd, size_t size)
         len += (size_t)count;
     }
     text[len] = '\0';
+    if (strlen(text) < len) {
+        explicit_bzero(text, len);
+        free(text);
+        return NULL;
+    }
     trim_end(text);
     return text;
 }
@@ -123,6 +129,7 @@ char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
                                                           : NULL;
     char *text = fault == NULL ? read_open_file(fd, (size_t)about.st_size) : NULL;
     close(fd);
+    fault = fault == NULL && text == NULL ? "has a zero byte in it" : fault;
     if (text == NULL || text[0] == '\0') {
         mr_error_set(ret_error, MR_ERR_CONFIG, "file %s, which should hold the %s, %s", path, what,
                      fault == NULL ? "is empty" : fault);
