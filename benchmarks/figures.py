@@ -57,7 +57,7 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 UNIT = r"(?:(?:rows|events|records)(?:/s| a second)|µs|ms\b)"
 # Figures that no mark surrounds, and why.
 ELSEWHERE = {
-    "README.md": {r"^\|  \| \d+ minutes of a processor": "what the two commands take, by hand"},
+    "README.md": {r"^\|  \| \d+ minutes": "what the two commands take, by hand"},
     "docs/comparison.md": {r"\| (Outboxx|Sequin) \|": "what others publish of their own machines"},
     "docs/sizing.md": {r"\| up to [\d,]+ rows/s": "a load to choose by", r"1,000th topic": "a setting", r"rows/s write 0.9 MB/s": "docs/dev/evidence.md, a recovery, timed",
                        r"took 8 ms or more|from 64 ms on|^\| (a request to a partition|all that is in flight) \|": "a rule of kafka_far.h", r"on two busy cores|^\|  (\(default\) )?\| \d\.\d µs \|": "pipeline.latency, by hand"}}
