@@ -92,9 +92,16 @@ def database():
     database.drop()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    item.has_passed = report.when == "call" and report.passed
+    return report
+
+
 @pytest.fixture
-def millrace_for(tmp_path):
-    """Makes millrace processes for a database and ends them afterwards."""
+def millrace_for(tmp_path, request):
+    """Makes millrace processes for a database. What runs still when the test has passed must obey SIGTERM and exit with 0."""
     made = []
 
     def make(database, tables=("t",), text="", **options):
@@ -102,10 +109,14 @@ def millrace_for(tmp_path):
         return made[-1]
 
     yield make
-    for process in made:
-        if process.process is not None and process.process.poll() is None:
+    running = [process for process in made if process.process is not None and process.process.poll() is None]
+    try:
+        assert not request.node.has_passed or [process.stop() for process in running] == [0] * len(running)
+    finally:
+        for process in running:
             process.kill()
-        print("".join(process.lines[-200:]))  # shown when the test failed
+        for process in made:
+            print("".join(process.lines[-200:]))  # shown when the test failed
 
 
 @pytest.fixture
@@ -139,8 +150,7 @@ def profiled(database, millrace):
     def make(**options):
         database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
         process = millrace(http__address='"127.0.0.1:0"',
-                           **{f"profiling__{name}": value for name, value in options.items()})
-        process.start().streaming()
+                           **{f"profiling__{name}": value for name, value in options.items()}).start().streaming()
         process.url = "http://" + process.address()
         return process
 

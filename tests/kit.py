@@ -140,6 +140,11 @@ class Database:
                         database="postgres")
         return rows[0][0] if rows else None
 
+    def all_confirmed(self, limit_s=60):
+        """The slot has been confirmed up to all that is written by now."""
+        end = self.run("SELECT pg_current_wal_lsn()")[0][0]
+        eventually(lambda: self.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s, f"confirmation of {end}")
+
     def is_streamed(self, *slots):
         """Whether each of these slots is read from, and so whatever is written from now on. While a slot is being made it is active, too, but has no
         position, and what is written meanwhile is in no stream (CreateReplicationSlot, SnapBuildFindSnapshot)."""
@@ -220,6 +225,7 @@ class Millrace:
     def configure(self, **options):
         """Other options for the next start."""
         self.write(self.native(self.tables, options))
+        return self
 
     def native(self, tables, options):
         database = self.database
@@ -296,6 +302,7 @@ class Millrace:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        return self
 
     def run_to_end(self, limit_s=60):
         """Exit code and everything it said."""
@@ -385,6 +392,12 @@ def check(process):
     done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
                           capture_output=True, timeout=60)
     return done.returncode, done.stdout
+
+
+def expect(answer, code, *said):
+    """`answer`, an exit code and what was said, has that code and these words; answers what was said."""
+    assert answer[0] == code and all(words in answer[1] for words in said), answer
+    return answer[1]
 
 
 def profile_command(*arguments, folder, environment=None):

@@ -19,7 +19,7 @@ import time
 
 import pytest
 
-from kit import BINARY, eventually, figures, http_get, is_linked_with
+from kit import BINARY, eventually, expect, figures, http_get, is_linked_with
 
 NOBODY = "127.0.0.1:1"  # a port where nobody listens
 
@@ -347,7 +347,6 @@ def test_top_fits_and_sorts(database, millrace):
     finally:
         small.process.kill()
         os.close(small.here)
-    assert process.stop() == 0
 
 
 def test_guessing_a_password_takes_time(streaming, tmp_path):
@@ -400,12 +399,10 @@ def test_an_open_address_is_warned_of(streaming):
 def test_port_taken(database, streaming, millrace):
     port = free_port()
     first = streaming(http__address=f'"127.0.0.1:{port}"', http__required="true")
-    second = millrace(http__address=f'"127.0.0.1:{port}"')
-    second.start()
+    second = millrace(http__address=f'"127.0.0.1:{port}"').start()
     assert "http.address" in second.wait_for("http_unavailable")["message"]
     required = millrace(http__address=f'"127.0.0.1:{port}"', http__required="true")
-    code, said = required.run_to_end()
-    assert code == 71 and "http.address" in said
+    expect(required.run_to_end(), 71, "http.address")
     assert first.stop() == 0
     # The one that waited streams, and now answers.
     second.streaming()

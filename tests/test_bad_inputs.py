@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kit import BINARY, Topic, check, dsn
+from kit import BINARY, Topic, check, dsn, expect
 
 T = 'tables = ["t"]\n'
 K = T + '[sink.kafka]\nbrokers = ["127.0.0.1:1"]\n'
@@ -297,8 +297,7 @@ def test_help_names_every_exit_code():
 
 def both(process, code, *parts):
     """`check` says it, with the code that `run` ends with or waits behind."""
-    found, text = check(process)
-    assert found == code, text
+    text = expect(check(process), code)
     for part in parts:
         assert part in text, text
     return text
@@ -361,13 +360,10 @@ def test_rows_never_go_to_standard_output_unasked(database, millrace):
     """A section that was meant, and one that is not there."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(sink__kafka__brokers=None, sink__kafka__partitions="3")
-    code, text = process.run_to_end()
-    assert code == 78 and "sink.kafka.brokers is missing" in text
+    expect(process.run_to_end(), 78, "sink.kafka.brokers is missing")
     assert database.slot_row("slot_name") is None
-    process.configure(sink__kafka__brokers=None)
-    process.start().streaming()
+    process.configure(sink__kafka__brokers=None).start().streaming()
     assert any("warning: no sink is configured: rows go to standard output" in line for line in process.lines)
-    assert process.stop() == 0
 
 
 def test_profile_that_is_refused_says_why_in_words(database, millrace):
@@ -375,7 +371,6 @@ def test_profile_that_is_refused_says_why_in_words(database, millrace):
     process = millrace(profiling__endpoints="true").start().streaming()
     code, text = run("profile", "--heap", "--address", process.address(), environment=os.environ)
     assert code == 78 and "heap profiling not activated" in text and "{" not in text, text
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options,said", [
@@ -423,7 +418,6 @@ def test_stream_of_a_table_whose_rows_come_under_others(database, millrace):
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     Topic(database.topic("t")).take(1)
-    assert process.stop() == 0
 
 
 def test_names_of_partitions_and_of_their_root(database, millrace):
@@ -435,8 +429,7 @@ def test_names_of_partitions_and_of_their_root(database, millrace):
     assert process.stop() == 0
     # What a stream did until now is no excuse.
     process.configure(columns__mask='["t:email=8"]')
-    code, text = process.run_to_end()
-    assert code == 78 and "has no effect" in text, text
+    expect(process.run_to_end(), 78, "has no effect")
     process.configure(tables='["t_1"]', columns__mask='["t:email=8"]')
     assert "has no effect" not in check(process)[1], "t is not streamed"
 
@@ -444,8 +437,7 @@ def test_names_of_partitions_and_of_their_root(database, millrace):
 def test_names_that_are_gone_warn_where_a_backlog_may_wait(database, millrace):
     """And so do those of tables that a pattern may come to mean, and of tables that are not streamed."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, email text)")
-    process = millrace(columns__mask='["t:email=8", "u:a=8,b=8"]')
-    process.start().streaming()
+    process = millrace(columns__mask='["t:email=8", "u:a=8,b=8"]').start().streaming()
     told = [line for line in process.lines if 'warning: columns.mask: public.u is none of the tables that "tables" names' in line]
     assert len(told) == 1, process.lines
     assert process.stop() == 0

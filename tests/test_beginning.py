@@ -9,7 +9,7 @@ import subprocess
 import psycopg
 import pytest
 
-from kit import BINARY, check, dsn, eventually
+from kit import BINARY, check, dsn, eventually, expect
 from test_snapshot import Stored, read_until, slots
 from test_state import EXACTLY_ONCE
 
@@ -40,8 +40,7 @@ class Scene:
         """A position is stored, where positions are."""
         self.process.start().streaming()
         self.insert()
-        end = self.database.run("SELECT pg_current_wal_lsn()")[0][0]
-        eventually(lambda: self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+        self.database.all_confirmed()
         assert self.process.stop() == 0
 
     def make_slot(self, name=None):
@@ -89,8 +88,7 @@ class Scene:
 
     def copied(self):
         """All rows come, and the stream behind them."""
-        code, told = check(self.process)
-        assert code == 0, told
+        expect(check(self.process), 0)
         self.process.start().streaming()
         assert self.process.log("snapshot_done")
         if "sink__file__path" not in self.sink:
@@ -301,8 +299,7 @@ def test_where_nothing_is_stored_the_slot_counts(scene, tmp_path):
     for _ in range(2):
         here.process.start("--after-offset", path).streaming()
         here.insert()
-        end = here.database.run("SELECT pg_current_wal_lsn()")[0][0]
-        eventually(lambda: here.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+        here.database.all_confirmed()
         assert here.process.stop() == 0
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kit import check, connect, dsn, eventually, is_linked_with
+from kit import check, connect, dsn, eventually, expect, is_linked_with
 
 
 def state(database):
@@ -17,8 +17,7 @@ def state(database):
 def test_good_set_up(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     before = state(database)
-    code, text = check(millrace())
-    assert code == 0, text
+    text = expect(check(millrace()), 0)
     assert "0 errors" in text and "will be created" in text
     assert state(database) == before
 
@@ -26,8 +25,7 @@ def test_good_set_up(database, millrace):
 def test_every_finding_at_once(database, millrace):
     database.run("CREATE TABLE t (id int); CREATE VIEW v AS SELECT 1 AS id; CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
     before = state(database)
-    code, text = check(millrace(tables=("t", "v", "u", "absent"), sink__kafka__create_topics="false"))
-    assert code == 78, text
+    text = expect(check(millrace(tables=("t", "v", "u", "absent"), sink__kafka__create_topics="false")), 78)
     for part in ('"public"."t": has no replica identity', 'REPLICA IDENTITY FULL', '"public"."v": is not a table',
                  '"public"."u": is unlogged', '"public"."absent": does not exist', "kafka-topics.sh", "8 errors"):
         assert part in text, text
@@ -37,8 +35,7 @@ def test_every_finding_at_once(database, millrace):
 def test_unlogged_table_under_a_pattern(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
     process = millrace(tables=("public.*",))
-    code, text = check(process)
-    assert code == 0 and "match 1 unlogged table (public.u), whose changes are not in the WAL: nothing comes of it" in text, text
+    expect(check(process), 0, "match 1 unlogged table (public.u), whose changes are not in the WAL: nothing comes of it")
     process.configure(excluded_tables='["public.u"]')
     code, text = check(process)
     assert code == 0 and "unlogged" not in text, text
@@ -108,15 +105,13 @@ def test_rules_that_fit_nothing(database, millrace, published):
         options |= {"excluded_tables": None, "outbox__tables": '["public.users"]'}
         wanted = [pair for pair in IN_VAIN if not pair[0].startswith(("excluded", "outbox"))]
     process = millrace(tables=tables, **options)
-    code, text = check(process)
-    assert code == 0, text
+    text = expect(check(process), 0)
     found = [line for line in text.splitlines() if "none of the tables" in line or "no table that is there" in line]
     assert sorted(found) == sorted(line for line in found if any(f"{subject}: {finding}" in line for subject, finding in wanted)), text
     assert len(found) == len(wanted), text
     process.start().streaming()
     told = [(record["subject"], record["message"]) for record in process.log("setup_warning")]
     assert set(wanted) <= set(told), told
-    assert process.stop() == 0
 
 
 def test_a_pattern_for_a_table_whose_rows_come_by_other_names(database, millrace):
@@ -130,7 +125,6 @@ def test_a_pattern_for_a_table_whose_rows_come_by_other_names(database, millrace
     process = millrace(tables=("p",), columns__mask='["public.p.{0}:v=5"]').start().streaming()
     assert any(record["subject"].startswith("columns.mask") for record in process.log("setup_warning"))
     process.configure(columns__mask='["public.p.{0}:v=5"]', publication__alter="true")
-    assert process.stop() == 0
 
 
 def test_heap_profiles_that_this_build_has_not(database, millrace):
@@ -156,12 +150,10 @@ def test_beside_a_stream_that_goes_on(database, millrace):
     writer.start()
     try:
         for _ in range(5):
-            code, text = check(process)
-            assert code == 0 and "is in use by this pipeline" in text, text
+            expect(check(process), 0, "is in use by this pipeline")
     finally:
         ended.set()
         writer.join()
-    assert process.stop() == 0
 
 
 def test_few_rights(database, millrace):
@@ -170,8 +162,7 @@ def test_few_rights(database, millrace):
     process = millrace()
     process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:x")
     try:
-        code, text = check(process)
-        assert code == 77, text
+        text = expect(check(process), 77)
         assert f'ALTER ROLE "{role}" REPLICATION' in text and "GRANT CREATE ON DATABASE" in text
     finally:
         database.run(f"DROP ROLE {role}")
@@ -202,8 +193,7 @@ def test_least_rights_are_enough(database, millrace, topic):
 def test_servers_away(database, millrace):
     process = millrace(sink__kafka__brokers='["127.0.0.1:1"]')
     process.environment["TEST_URL"] = "postgresql://x@127.0.0.1:1/x"
-    code, text = check(process)
-    assert code == 69, text
+    text = expect(check(process), 69)
     assert "2 errors" in text and "Connection refused" in text
 
 
@@ -215,8 +205,7 @@ def test_topic_that_kafka_does_not_tell_from_another(database, millrace):
     database.create_topic(database.topic("a_b").replace(".public.", "_public_"))
     process.tables = ("a_b",)
     process.configure()
-    code, text = check(process)
-    assert code == 78 and "Kafka does not tell . from _ in names, and has" in text, text
+    expect(check(process), 78, "Kafka does not tell . from _ in names, and has")
 
 
 def test_topic_of_the_position(database, millrace):
@@ -235,8 +224,7 @@ def test_topic_of_the_position(database, millrace):
         assert code == expected, text
         assert ("exists, compacted" if code == 0 else f"cleanup.policy is {policy}") in text, text
     process.configure(sink__kafka__state_topic='""')
-    code, text = check(process)
-    assert code == 0 and "kept by the slot alone" in text, text
+    expect(check(process), 0, "kept by the slot alone")
 
 
 def test_keys_that_are_not_debeziums(database, millrace):
@@ -248,8 +236,7 @@ def test_keys_that_are_not_debeziums(database, millrace):
                  "CREATE UNIQUE INDEX zz ON keyless (a); CREATE UNIQUE INDEX aa ON keyless (c, b) INCLUDE (a);"
                  f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
     tables = ("same", "turned", "by_index", "keyless")
-    code, text = check(millrace(tables=tables))
-    assert code == 0 and '"public"."turned": is (a,b), in the table\'s order; Debezium\'s is (b,a)' in text, text
+    text = expect(check(millrace(tables=tables)), 0, '"public"."turned": is (a,b), in the table\'s order; Debezium\'s is (b,a)')
     assert "key of table" not in text.replace('key of table "public"."turned"', ""), text
     code, text = check(millrace(tables=("public.*",), types='"debezium"'))
     assert code == 0 and '"public"."turned"' not in text, text

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kit import eventually
-from ledger import TABLE, Check, Writers, confirmed_past
+from ledger import TABLE, Check, Writers
 
 DAY_S = 24 * 3600
 
@@ -95,7 +95,7 @@ def test_position_that_kafka_takes_for_one_of_the_future(database, millrace, top
     assert "set the clock that is wrong" in lost["message"]
     assert not database.slot_row(f"confirmed_flush_lsn >= '{database.run('SELECT pg_current_wal_lsn()')[0][0]}'")
     set_clock(0)
-    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
+    database.all_confirmed()
     records = topic(database.topic("t")).read(1)
     assert {record.json_key["id"] for record in records} == {1}
     assert len(records) <= len(process.log("sink_session_lost")) + 1

@@ -9,7 +9,7 @@ import urllib.request
 import psycopg
 import pytest
 
-from kit import BINARY, check, connect, dsn, eventually
+from kit import BINARY, check, connect, dsn, eventually, expect
 from test_incremental import command, copies, copy, is_done
 from test_hostile_role import PASSWORD
 from test_signals import EXECUTE, TABLE, send, snapshot
@@ -78,8 +78,7 @@ def test_in_the_file(payroll, millrace, option):
 def test_in_the_file_and_taken(payroll, millrace, topic):
     for number, condition in enumerate(TAKEN):
         process = millrace(("t",), snapshot__mode='"initial_only"', snapshot__where=json.dumps([f"public.t: {condition}"]), topic_prefix=f'"{payroll.prefix}_{number}"')
-        code, said = process.run_to_end()
-        assert code == 0, said
+        expect(process.run_to_end(), 0)
         assert len(topic(f"{payroll.prefix}_{number}.public.t").take(10)) == 10
 
 
@@ -111,8 +110,7 @@ DROPS = ("(SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_sl
 def test_signals_by_a_role_that_may_replicate(payroll, millrace, delivery):
     """Refused, also where it waited for its turn over a kill; without a condition, and by an operator, the rows are copied."""
     process = millrace(("t",), snapshot__signal_table='"public.signal"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
-    code, said = check(process)
-    assert code == 0 and 'refused, because role "postgres", which copies, may do more than read' in said, said
+    expect(check(process), 0, 'refused, because role "postgres", which copies, may do more than read')
     for condition in (DROPS, "id > 90"):
         send(payroll, EXECUTE, filtered(condition))
         failed = eventually(lambda: state_of(process, "failed"), 60, "the refusal")
@@ -121,8 +119,7 @@ def test_signals_by_a_role_that_may_replicate(payroll, millrace, delivery):
     send(payroll, "pause-snapshot", {"type": "incremental"})
     send(payroll, EXECUTE, filtered(DROPS))
     eventually(lambda: state_of(process, "waiting") and process.get("/api/snapshot/outcome").json["stored"], 60, "one that is stored")
-    process.kill()
-    process.start().streaming()
+    process.kill().start().streaming()
     send(payroll, "resume-snapshot", {"type": "incremental"})
     eventually(lambda: state_of(process, "failed"), 60, "the refusal")
     send(payroll, EXECUTE, snapshot("public.t"))
@@ -139,8 +136,7 @@ def test_signals_by_a_role_that_may_only_read(payroll, millrace):
     process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__connection='"env:COPY_URL"')
     process.environment["COPY_URL"] = dsn(payroll.name).replace("postgres:" + PASSWORD, f"{copier}:{PASSWORD}")
     try:
-        code, said = check(process)
-        assert code == 0 and 'conditions of signals' in said and f'by role "{copier}", which may only read' in said, said
+        expect(check(process), 0, 'conditions of signals', f'by role "{copier}", which may only read')
         process.start().streaming()
         send(payroll, EXECUTE, filtered("id > 90"))
         assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10
@@ -159,8 +155,7 @@ def test_signals_by_a_role_that_may_only_read(payroll, millrace):
 def test_signals_by_any_role(payroll, millrace):
     """Who allows it knows: `check` warns, and the condition is read."""
     process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__signal_conditions='"any_role"')
-    code, said = check(process)
-    assert code == 0 and "everyone who may write the table of signals" in said and "set snapshot.connection" in said, said
+    expect(check(process), 0, "everyone who may write the table of signals", "set snapshot.connection")
     process.start().streaming()
     send(payroll, EXECUTE, filtered("id > 90"))
     assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10

@@ -18,8 +18,7 @@ ROWS = 6000
 
 def deliver(database, first, last):
     database.run(f"INSERT INTO t SELECT generate_series({first}, {last})")
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="delivery")
+    database.all_confirmed()
 
 
 def abort_transaction(topic, positions):

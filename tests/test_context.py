@@ -11,7 +11,7 @@ import urllib.parse
 import psycopg
 import pytest
 
-from kit import BINARY, connect, dsn, eventually, figures
+from kit import BINARY, connect, dsn, eventually, expect, figures
 from ledger import peak_rss_mb
 from registry import Registry
 from test_formats import avro, read
@@ -84,8 +84,7 @@ def test_rows_have_what_was_said_before_them(database, millrace, topic, delivery
     assert ordinals == ([1, 2, 3, 4, 5, 6, 7, 8] if prefixes == "[]" else [1, 3, 4, 6, 8, 10, 11, 13])
     eventually(lambda: outcomes(process).get("taken", 0) >= 8, what="the count")
     assert outcomes(process) == {"taken": 8, "malformed": 1, "not_transactional": 1}
-    end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    database.all_confirmed()
     assert f"{database.prefix}.message" not in database.topics(), "the context is no event"
     assert process.stop() == 0
     assert "never let through" not in "".join(process.lines)
@@ -111,8 +110,7 @@ def test_killed_in_the_middle_and_switched(database, millrace, topic, delivery, 
         while more := reader.read(0.3):  # what comes after it is the next one's
             seen += more
         assert seen[-1].json["after"]["id"] != -1, "it was killed in the middle"
-        process.configure(**({"context__headers": '["user"]'} if is_on else {}), **options)
-        process.start()
+        process.configure(**({"context__headers": '["user"]'} if is_on else {}), **options).start()
     while not any(record.json["after"]["id"] == -1 for record in seen[-1:]):
         seen += reader.read(0.1)
     at = {}
@@ -127,7 +125,6 @@ def test_killed_in_the_middle_and_switched(database, millrace, topic, delivery, 
         assert len(seen) == rows + 1
     groups = [bool(said(record)) for record in seen if record.json["after"]["id"] >= 0]
     assert [one for one, before in zip(groups, [None, *groups]) if one != before] == [True, False, True]
-    assert process.stop() == 0
 
 
 class RandomWriter(threading.Thread):
@@ -186,8 +183,7 @@ def test_random_transactions_and_kills(database, millrace, topic, delivery):
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        process.kill()
-        process.start().streaming()
+        process.kill().start().streaming()
     wanted = {row: user for writer in writers for row, user in writer.wanted.items()}
     assert len(wanted) > 1000 and 0.3 < sum(user is not None for user in wanted.values()) / len(wanted) < 0.9
     reader, seen = topic(database.topic("t")), {}
@@ -197,7 +193,6 @@ def test_random_transactions_and_kills(database, millrace, topic, delivery):
             assert said(record).get("user") == wanted[row], row
             assert delivery == "at-least-once" or row not in seen
             seen[row] = record
-    assert process.stop() == 0
 
 
 def test_a_row_of_another_savepoint_may_come_first(database, millrace, topic):
@@ -212,7 +207,6 @@ def test_a_row_of_another_savepoint_may_come_first(database, millrace, topic):
     records = topic(database.topic("t")).take(2)
     assert said(records[1]) == {"user": "u"}
     assert said(records[0]) in ({}, {"user": "u"}) and outcomes(process) == {"taken": 1}
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"json__schemas": '"both"', "types": '"debezium"'}, {"format": '"flat"'}, {"format": '"row"'}, {"format": '"avro"'},
@@ -256,7 +250,6 @@ def test_each_form(database, millrace, topic, options):
         proof = subprocess.run([BINARY, "verify", "--config", process.path], capture_output=True, text=True, timeout=120,
                                env=process.environment, check=False)
         assert proof.returncode == 0, proof.stdout + proof.stderr
-    assert process.stop() == 0
 
 
 def test_outbox_and_exactly_once(database, millrace, topic):
@@ -271,7 +264,6 @@ def test_outbox_and_exactly_once(database, millrace, topic):
     database.run("SELECT pg_logical_emit_message(false, 'box', %s)", [json.dumps(event)])
     records = topic(f"{database.prefix}.order").take(3)
     assert [said(record) for record in records] == [{"id": "1", "traceparent": TRACE}, {"id": "7", "traceparent": TRACE}, {"id": "7"}]
-    assert process.stop() == 0
 
 
 def test_a_reload_changes_the_list(database, millrace, topic):
@@ -300,12 +292,10 @@ def test_a_reload_changes_the_list(database, millrace, topic):
         comes({})
         for names, wanted in ((["user"], {"user": "u"}), (["reason", "user"], {"user": "u", "reason": "r"}), ([], {}), (["reason"], {"reason": "r"})):
             with_tables(process, "t", **({"context__headers": json.dumps(names)} if names else {}))
-            code, text = reload(process)
-            assert code == 0 and "context.headers" in text, text
+            expect(reload(process), 0, "context.headers")
             comes(wanted)
         with_tables(process, "t", context__headers='["mr-pos"]')
-        code, text = reload(process)
-        assert code == 78 and "is a header that millrace itself may write" in text, text
+        expect(reload(process), 78, "is a header that millrace itself may write")
     finally:
         stop.set()
         writer.join()
@@ -315,7 +305,6 @@ def test_a_reload_changes_the_list(database, millrace, topic):
     assert [record.json["after"]["id"] for record in seen] == list(range(1, last + 1))
     for one, other in zip(seen[::2], seen[1::2]):
         assert said(one) == said(other)
-    assert process.stop() == 0
 
 
 def flood(database, role, stop, sent, content, prefix=PREFIX, transactional=True):
@@ -360,8 +349,7 @@ def test_hostile_messages_change_nothing_else(database, millrace, topic):
             stranger.join()
         database.run(f"DROP ROLE {role}")
     assert len(sent) > 100
-    end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    database.all_confirmed()
     told = outcomes(process)
     assert told["malformed"] >= 5000 + 10 * 15 and told["too_large"] >= 1 + 10 * 2 and told["taken"] > 200 and told["not_transactional"] > 10, told
     assert "MILLRACE_TEST_SANITIZED" in os.environ or peak_rss_mb(process) < 160, "a message of 12 MB, twice in libpq"
@@ -380,7 +368,6 @@ def test_a_row_goes_without_what_would_make_it_too_large(database, millrace, top
     assert [len(said(record).get("user", "")) for record in records] == [2000, 0, 2000]
     assert process.figure('millrace_oversize_total{policy="without-context"}') == 1
     assert "x" * 20 not in "".join(process.lines) and process.wait_for("record_oversize")["table"] == "public.t"
-    assert process.stop() == 0
 
 
 def test_copied_rows_have_none(database, millrace, topic):
@@ -392,7 +379,6 @@ def test_copied_rows_have_none(database, millrace, topic):
     copy(process, "t")
     records = topic(database.topic("t")).take(500 + 1 + 501)
     assert [record.json["op"] for record in records if said(record)] == ["c"]
-    assert process.stop() == 0
 
 
 @pytest.fixture(scope="session")
@@ -464,4 +450,3 @@ def test_the_example_in_java(database, millrace, tmp_path):
     reader = subprocess.Popen([*java, "read", os.environ["KAFKA_BOOTSTRAP"], database.topic("t")], stdout=subprocess.PIPE, text=True)
     wanted = f'{{"id":1}} u-17 {TRACE}\n'
     assert lines_until(reader, lambda text: wanted in text)
-    assert process.stop() == 0

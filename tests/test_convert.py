@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from kit import BINARY, BOOTSTRAP, check, dsn
+from kit import BINARY, BOOTSTRAP, check, dsn, expect
 
 CONNECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "connectors")
 
@@ -42,5 +42,4 @@ def test_convert_result_is_checked(database, millrace):
     assert password not in done.stdout + done.stderr
     process = millrace(text=done.stdout)
     process.environment["MILLRACE_PG_PASSWORD"] = password
-    code, text = check(process)
-    assert code == 0 and "0 errors" in text, text
+    expect(check(process), 0, "0 errors")

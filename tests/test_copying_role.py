@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from kit import check, connect, dsn, eventually
+from kit import check, connect, dsn, eventually, expect
 from test_hostile_role import PASSWORD, Scene, fixture_roles  # noqa: F401 (a fixture)
 from test_incremental import command, copies, is_done
 
@@ -70,8 +70,7 @@ def test_first_copy(scene, topic, delivery):
     """The stream's role may not read, and what the planner calls can't make a slot."""
     scene.steals()
     process = scene.process(snapshot__mode='"initial"', snapshot__max__threads="2", sink__kafka__delivery=f'"{delivery}"')
-    code, text = check(process)
-    assert code == 0 and f'read by role "{scene.copier}", which may only read' in text, text
+    text = expect(check(process), 0, f'read by role "{scene.copier}", which may only read')
     assert "warning  table" not in text and f's.called of role {scene.roles.owner}' in text, text
     process.start().streaming()
     assert not [line for line in process.log("setup_warning") if "s.called" in line["message"]]
@@ -101,8 +100,7 @@ def test_without_it_the_slot_is_made(scene, mode):
     scene.database.run(f"GRANT SELECT ON secret TO {scene.roles.reader}")
     scene.steals()
     process = scene.process(snapshot__mode=f'"{mode}"', snapshot__connection=None)
-    code, text = check(process)
-    assert code == 0 and "CREATE ROLE copier" in text and "snapshot.connection" in text, text
+    expect(check(process), 0, "CREATE ROLE copier", "snapshot.connection")
     process.start().streaming()
     if mode == "no_data":
         assert command(process, "s.t")[0] == 0
@@ -170,13 +168,11 @@ def test_a_table_that_the_role_may_not_read(scene):
     scene.by_owner(f"REVOKE SELECT ON s.t FROM {scene.copier}")
     process = scene.process(snapshot__mode='"initial"')
     remedy = f'GRANT SELECT ON "s"."t" TO "{scene.copier}"'
-    code, text = check(process)
-    assert code == 77 and remedy in text, text
+    expect(check(process), 77, remedy)
     process.start()
     assert process.ended(60) == 77 and remedy in "".join(process.lines).replace('\\"', '"')
     process.configure(**BESIDE)
-    code, text = check(process)
-    assert code == 0 and "warning  table" in text and remedy in text, text
+    expect(check(process), 0, "warning  table", remedy)
     process.start().streaming()
     assert remedy in failed(process, "s.t")
     # Granted, it can be asked for again.
@@ -192,12 +188,10 @@ def test_rows_that_policies_hide_are_not_left_out(scene):
     scene.by_owner("ALTER TABLE s.t ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON s.t USING (id < 10)")
     scene.database.run(f"ALTER ROLE {scene.roles.reader} BYPASSRLS")
     process = scene.process(snapshot__mode='"initial"')
-    code, text = check(process)
-    assert code == 77 and f'hide rows from "{scene.copier}"' in text, text
+    expect(check(process), 77, f'hide rows from "{scene.copier}"')
     process.start()
     assert process.ended(60) == 77
-    process.configure(**BESIDE)
-    process.start().streaming()
+    process.configure(**BESIDE).start().streaming()
     assert "its policies would hide rows" in failed(process, "s.t")
     assert process.stop() == 0
 
@@ -207,8 +201,7 @@ def test_another_database(scene, mode):
     process = scene.process(snapshot__mode=f'"{mode}"')
     process.environment["COPY_URL"] = scene.url(scene.copier, "postgres")
     said = f'leads to database "postgres", and the stream is of "{scene.database.name}"'
-    code, text = check(process)
-    assert code == 78 and said in text, text
+    expect(check(process), 78, said)
     process.start()
     if mode == "initial":
         assert process.ended(60) == 78 and said in "".join(process.lines).replace('\\"', '"')
@@ -223,8 +216,7 @@ def test_a_role_that_may_replicate_is_told(scene):
     scene.steals()
     scene.database.run(f"ALTER ROLE {scene.copier} REPLICATION")
     process = scene.process()
-    code, text = check(process)
-    assert code == 0 and f'read by role "{scene.copier}", which may do more than read' in text, text
+    text = expect(check(process), 0, f'read by role "{scene.copier}", which may do more than read')
     assert f'ALTER ROLE "{scene.copier}" NOSUPERUSER' in text, text
     process.start().streaming()
     assert command(process, "s.t")[0] == 0

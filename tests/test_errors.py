@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kit import Database, check, dsn, eventually, stand
+from kit import Database, check, dsn, eventually, expect, stand
 
 
 def lacks(process, code, *parts):
@@ -22,8 +22,7 @@ def test_wrong_password(database, millrace):
     database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'right'")
     process = millrace()
     process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:canary-secret")
-    exit_code, text = process.run_to_end()
-    assert exit_code == 77 and "password authentication failed" in text and "check user and password" in text
+    text = expect(process.run_to_end(), 77, "password authentication failed", "check user and password")
     assert "canary-secret" not in text
     database.run(f"DROP ROLE {role}")
 
@@ -166,8 +165,7 @@ def test_slot_of_two_phases(database, millrace):
     database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, true)", [database.slot])
     process = millrace(source__postgres__adopt_slot="true")
     assert not lacks(process, 78, "was made with two_phase", "choose another slot_name, or drop this one")
-    code, text = check(process)
-    assert code == 78 and "was made with two_phase" in text
+    expect(check(process), 78, "was made with two_phase")
     process.configure(snapshot__mode='"always"')  # makes the slot anew
     assert process.start().streaming().stop() == 0
 
@@ -196,8 +194,7 @@ def test_role_without_replication(database, millrace):
 ])
 def test_a_wrong_configuration_names_file_and_line(database, millrace, text, line, parts):
     process = millrace(text=text)
-    exit_code, said = process.run_to_end()
-    assert exit_code == 78, said
+    said = expect(process.run_to_end(), 78)
     assert f"config.toml:{line}:" in said, said
     for part in parts:
         assert part in said, said
@@ -220,8 +217,7 @@ def test_no_text_of_a_server_steers_the_terminal(database, millrace):
     process = millrace(log__format='"text"')
     process.write(process.native((), {"log.format": '"text"'}).replace(
         "tables = []", 'tables = ["\\"a\\u009b31m\\u007f\\u001b[2J\\""]'))
-    code, said = process.run_to_end()
-    assert code == 78 and "does not exist" in said, said
+    said = expect(process.run_to_end(), 78, "does not exist")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", said), repr(said)
 
 

@@ -79,7 +79,6 @@ def test_cloudevents_are_read_by_their_sdk(database, millrace, topic, mode):
         assert (event["iodebeziumschema"], event["iodebeziumtable"]) == ("public", "t")
     message = read(mode, topic(f"{database.prefix}.message").take(1)[0])
     assert (message["iodebeziumop"], message.data) == ("m", {"message": {"prefix": "p", "content": "Y29udGVudA=="}})
-    assert process.stop() == 0
 
 
 @pytest.fixture
@@ -163,7 +162,6 @@ def test_json_with_schemas_follows_the_table(database, millrace, topic):
         assert [field["optional"] for field in before["fields"]] == [False] + [True] * (len(wanted) - 1)
     assert all(record.json_key == {"schema": records[0].json_key["schema"], "payload": {"id": number}}
                for record, number in zip(records, (1, 2, 3, 4, 4, 4)))
-    assert process.stop() == 0
 
 
 
@@ -278,8 +276,7 @@ def test_avro_registry_away_delays_and_loses_nothing(database, millrace, registr
     assert (told["subject"], told["status"], told["reason"]) == (f"{name}-value", 503, "no leader")
     assert told["pause_ms"] > process.log("schema_registry_away")[0]["pause_ms"]
     assert process.stop(30) == 3, "nothing is given up quietly"
-    process.configure(**avro(registry))
-    process.start().streaming()
+    process.configure(**avro(registry)).start().streaming()
     process.wait_for("schema_registry_away")
     registry.fault = None
     reader = topic(name)
@@ -345,15 +342,13 @@ def test_avro_subjects_login_and_tls(database, millrace, tmp_path, topic, strate
     process.configure(**trusted, schema_registry__register="false")
     assert process.start().ended(30) == 78
     assert "Schema not found" in process.log("stopped")[0]["message"] and not registry.subjects
-    process.configure(**trusted)
-    process.start().streaming()
+    process.configure(**trusted).start().streaming()
     reader = topic(f"{database.prefix}.public.t-")
     message = raw(lambda _: reader, "t-", 1)[0]
     assert settled(registry, message) == ({"id": 1}, {"id": 1, "_1_x": 2})
     assert sorted(registry.subjects) == [name.format(database.prefix).replace(".t_-", ".t--") for name in subjects]
     assert process.stop() == 0
-    process.configure(**trusted, schema_registry__register="false")
-    process.start().streaming()
+    process.configure(**trusted, schema_registry__register="false").start().streaming()
     database.run('INSERT INTO "t-" VALUES (2, 2)')
     raw(lambda _: reader, "t-", 1)
     assert process.stop() == 0

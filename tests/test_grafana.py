@@ -148,8 +148,7 @@ def prometheus(database, slot_limit, millrace, every, tmp_path):  # noqa: F811  
     database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
     database.run("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 1000)")
     process = millrace(snapshot__mode='"initial"', metrics__interval='"1s"',
-                       sink__kafka__partitions="2", skipped_operations="[]")
-    process.start().streaming()
+                       sink__kafka__partitions="2", skipped_operations="[]").start().streaming()
     prover = every(process, "1m")
 
     def figures():

@@ -6,7 +6,7 @@ import uuid
 import psycopg
 import pytest
 
-from kit import check, connect, dsn, eventually
+from kit import check, connect, dsn, eventually, expect
 from test_incremental import command, copies, is_done
 
 PASSWORD = "millrace-stand"
@@ -158,8 +158,7 @@ def test_a_stranger_takes_the_lock(scene, topic):
         told = process.wait_for("claim_held_up")
         assert told["role"] == scene.roles.stranger and str(stranger.info.backend_pid) in told["remedy"], told
         assert process.get("/readyz").status == 503
-        code, text = check(process)
-        assert code == 0 and f"pg_terminate_backend({stranger.info.backend_pid})" in text, text
+        expect(check(process), 0, f"pg_terminate_backend({stranger.info.backend_pid})")
     process.streaming()
     scene.database.run("UPDATE secret SET v = 'other'")
     topic(scene.database.topic("secret")).take(1)
@@ -212,8 +211,7 @@ def test_functions_of_others_that_a_copy_calls_are_told(roles, scene, by):
     """No setting keeps the planner from calling them. So whoever has a table copied is told whose they are."""
     scene.by_owner(CALLED[by])
     process = scene.process().start().streaming()
-    code, text = check(process)
-    assert code == 0 and f"s.spy of role {roles.owner}" in text, text
+    expect(check(process), 0, f"s.spy of role {roles.owner}")
     assert command(process, "s.t")[0] == 0
     told = process.wait_for("copy_calls_functions")
     assert (told["schema"], told["table"], told["role"], told["functions"]) == ("s", "t", roles.reader, f"s.spy of role {roles.owner}")

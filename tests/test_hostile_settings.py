@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from kit import check
+from kit import check, expect
 from test_hostile_role import fixture_roles, fixture_scene  # pylint: disable=unused-import
 from test_incremental import command, copies
 
@@ -82,8 +82,7 @@ class Sweep:
             process.streaming()
             database.run(self.insert % 4)
             database.run("UPDATE s.all SET id = 5 WHERE id = 4; DELETE FROM s.all WHERE id = 5")
-            code, text = command(process, "s.all")
-            assert code == 0, text
+            expect(command(process, "s.all"), 0)
             ends = time.monotonic() + 20
             while copies(process)["s.all"]["state"] not in ("done", "failed"):
                 assert time.monotonic() < ends and process.process.poll() is None, "".join(process.lines)
@@ -148,6 +147,5 @@ def test_settings_that_end_each_session_are_named(scene):
     sweep = Sweep(scene)
     for name, said in REFUSED.items():
         assert sweep.set([(name, "no such thing")])
-        code, text = check(sweep.process)
-        assert code == 69 and said in text, text
+        expect(check(sweep.process), 69, said)
         sweep.scene.database.run(f"ALTER ROLE {sweep.reader} RESET ALL")

@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 
 from faults.servers import Broker, end_with_parent, free_port, port_open
-from kit import check, eventually
+from kit import check, eventually, expect
 
 pytestmark = pytest.mark.skipif("MILLRACE_TEST_KERBEROS" not in os.environ, reason="MILLRACE_TEST_KERBEROS is not set")
 
@@ -138,8 +138,7 @@ def test_postgresql_by_a_client_keytab(database, millrace, topic, kdc, keytab, p
     process = millrace()
     process.environment.update(KRB5_CONFIG=kdc.path("krb5.conf"), KRB5_CLIENT_KTNAME=keytab, KRB5CCNAME="MEMORY:",
                                TEST_URL=dsn_of(postgresql_gss, gssencmode="require"))
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     topic(database.topic("t")).take(1)
@@ -183,5 +182,4 @@ def test_kafka_without_a_ticket(database, millrace, kdc, broker):
                            "security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI", "broker.address.family": "v4",
                            "sasl.kerberos.min.time.before.relogin": "0"}.items()})
     process.environment.update(KRB5_CONFIG=kdc.path("krb5.conf"), KRB5CCNAME="MEMORY:")
-    code, text = process.run_to_end(60)
-    assert code == 77 and "No Kerberos credentials available" in text, text
+    expect(process.run_to_end(60), 77, "No Kerberos credentials available")

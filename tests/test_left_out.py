@@ -20,8 +20,7 @@ def stopped(database, millrace, tables, rows=200, **options):
     state = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
     process = millrace(tables, **{"sink__kafka__state_topic": f'"{state}"', "snapshot__mode": '"initial"', **options}).start().streaming()
     database.run("INSERT INTO t VALUES (50000, 'new')")
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    database.all_confirmed()
     assert process.stop() == 0
     eventually(lambda: not database.run("SELECT FROM pg_replication_slots WHERE active"), what="the slot's rest")
     return process, state
@@ -130,8 +129,7 @@ def test_what_was_delivered_is_no_gap(database, millrace, topic):
     options = {"sink__kafka__state_topic": f'"{state}"', "snapshot__mode": '"always"', **MODES["exactly-once"]}
     source = topic(database.topic("t"))
     for more in ("", "DELETE FROM t WHERE id = 1"):
-        process.configure(pipeline__status_interval='"20s"', **options)
-        process.start().streaming()
+        process.configure(pipeline__status_interval='"20s"', **options).start().streaming()
         confirmed = database.slot_row("confirmed_flush_lsn")
         database.run("INSERT INTO t SELECT max(id) + 1 FROM t")
         read_until(source, f'{{"id":{database.run("SELECT max(id) FROM t")[0][0]}}}')

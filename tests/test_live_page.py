@@ -224,8 +224,7 @@ def test_survives_a_restart(database, page, browser):
     assert page.stop() == 0
     eventually(lambda: "no answer" in browser.run("return document.getElementById('contact').textContent"), 30,
                "the page says that nobody answers")
-    page.configure(http__address=f'"{address}"')
-    page.start().streaming()
+    page.configure(http__address=f'"{address}"').start().streaming()
     after = turned(browser, before["turn"])
     assert after["start"] != before["start"]
     eventually(lambda: browser.run("return document.getElementById('contact').textContent") == "live", what="live")

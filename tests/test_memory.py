@@ -65,8 +65,7 @@ def bounded(millrace):
     groups = []
 
     def start(budget, **options):
-        process = millrace(pipeline__memory=f'"{budget}"', **options)
-        process.start()
+        process = millrace(pipeline__memory=f'"{budget}"', **options).start()
         if not SANITIZED:
             groups.append(Group(budget_mb(budget)))
             groups[-1].add(process)

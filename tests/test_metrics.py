@@ -107,4 +107,3 @@ def test_no_lag_before_anything_is_confirmed(database, millrace):
 
     eventually(confirmed, 60, "a confirmed position")
     assert max(lags) < 8 << 20, lags
-    assert process.stop() == 0

@@ -100,8 +100,7 @@ def test_attached_between_two_starts(partitioned, millrace, topic):
                     f"INSERT INTO q SELECT i FROM generate_series(1, 20) i WHERE satisfies_hash_partition('q'::regclass, 2, 0, i);"
                     f"ALTER PUBLICATION {partitioned.publication} ADD TABLE q")
     process.tables = ("p", "q")
-    process.configure(**options)
-    process.start().streaming()
+    process.configure(**options).start().streaming()
     eventually(lambda: done(process) == ["public.p"] * 2, 60, "both copies")
     assert "public.q" not in copies(process)
     table(partitioned, "q1", 0, 0, "INSERT INTO q1 SELECT i FROM generate_series(1, 20) i WHERE NOT satisfies_hash_partition('q'::regclass, 2, 0, i)")

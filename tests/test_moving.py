@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 
 from faults.servers import Broker
 from faults.test_move import drained, move
-from kit import BINARY, BOOTSTRAP, Topic, check, dsn, eventually
+from kit import BINARY, BOOTSTRAP, Topic, check, dsn, eventually, expect
 from test_docs import read
 
 
@@ -150,10 +150,8 @@ def test_verify_by_a_user_who_may_not_see_the_position(database, millrace):
         drained(process, database)
         process.environment["READER"] = "p"
         process.configure(**as_reader)
-        code, text = check(process)
-        assert code == 77 and "the position that is stored can't be read" in text and "grant the user Describe" in text, text
-        process.configure(**direct)
-        process.start().streaming()
+        expect(check(process), 77, "the position that is stored can't be read", "grant the user Describe")
+        process.configure(**direct).start().streaming()
         process.configure(**as_reader)
         for name in (database.topic("t"), "__millrace_state"):
             done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,

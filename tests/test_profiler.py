@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from kit import BINARY, eventually, is_linked_with, profile_command
+from kit import BINARY, eventually, expect, is_linked_with, profile_command
 from pprof_file import Profile, go_pprof
 
 pytestmark = pytest.mark.timeout(240)
@@ -271,8 +271,7 @@ def test_nothing_is_lost_at_1000_hz(database, profiled, topic):
 def test_heap_profile(database, profiled, millrace, tmp_path):
     if SANITIZED:  # a sanitizer brings its own allocator; what asks for heap profiles must be told
         database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
-        code, text = millrace(profiling__heap="true").run_to_end()
-        assert code == 78
+        text = expect(millrace(profiling__heap="true").run_to_end(), 78)
         assert "MILLRACE_JEMALLOC=ON" in text
         return
     process = profiled(endpoints="true", heap="true")
@@ -328,19 +327,16 @@ def test_unknown_parameters_are_refused(profiled):
     process = profiled(endpoints="true", recorder="true")
     for query, says in (("profile/report?secnds=1", "secnds"), ("heap/report?frequency=9", "frequency"),
                         ("last-minute/folded?seconds=1", "seconds")):
-        code, text = refusal(f"{process.url}/pprof/{query}")
-        assert code == 400 and f"no parameter {says} here" in text and "image_width" in text
+        expect(refusal(f"{process.url}/pprof/{query}"), 400, f"no parameter {says} here", "image_width")
     # What is wrong about the picture is said at once, not after ten minutes.
     for name in ("image_width", "min_width", "inverted"):
-        code, text = refusal(f"{process.url}/pprof/profile/flamegraph?seconds=600&{name}=no")
-        assert code == 400 and f"parameter {name} must be" in text
+        expect(refusal(f"{process.url}/pprof/profile/flamegraph?seconds=600&{name}=no"), 400, f"parameter {name} must be")
     assert process.stop() == 0
 
 
 def test_heap_profile_that_is_off_says_so(profiled):
     process = profiled(endpoints="true")
-    status, text = refusal(process.url + "/pprof/heap/report")
-    assert status == 403
+    text = expect(refusal(process.url + "/pprof/heap/report"), 403)
     assert "not activated" in text
     assert process.stop() == 0
 
@@ -400,8 +396,7 @@ def test_last_minute_is_there_at_once(database, profiled):
 def test_endpoints_are_refused_where_anyone_can_ask(database, millrace):
     database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
     process = millrace(http__address='"0.0.0.0:0"', profiling__endpoints="true")
-    code, text = process.run_to_end()
-    assert code == 78
+    text = expect(process.run_to_end(), 78)
     assert "http.username" in text
 
 

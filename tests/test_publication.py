@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kit import check, connect, eventually
+from kit import check, connect, eventually, expect
 from test_reload import reload, with_tables
 
 WHERE = {"publication__where": json.dumps(["t: open AND id <> 13"]), "publication__columns": json.dumps(["public.t:id,open,v"])}
@@ -70,7 +70,6 @@ def test_rows_and_columns(database, millrace, topic):
     assert process.stop() == 0
     process.start().streaming()  # and finds it as it is to be
     assert not process.log("publication_altered") and not process.log("setup_warning")
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("table, where, columns, reason", [
@@ -90,8 +89,7 @@ def test_what_postgres_would_refuse(database, millrace, table, where, columns, r
         pytest.skip("18 has generated columns in lists")
     database.run(f"CREATE TABLE t ({table})")
     process = millrace(publication__where=json.dumps(where), publication__columns=json.dumps(columns))
-    code, text = check(process)
-    assert code == 78 and reason in text and 'table "public"."t"' in text, text
+    expect(check(process), 78, reason, 'table "public"."t"')
     code, text = process.run_to_end()
     said = process.log("stopped")[0]["message"]
     assert code == 78 and reason in said and 'table "public"."t"' in said, text
@@ -107,17 +105,13 @@ def test_full_and_partitions(database, millrace, topic):
                  "ALTER TABLE p ATTACH PARTITION p_1 FOR VALUES FROM (0) TO (1000)")
     options = {"publication__where": json.dumps(["t: v <> 'no'", "p: id > 10"])}
     process = millrace(("t", "p"), **options, publication__columns='["t:id"]')
-    code, text = check(process)
-    assert code == 78 and "can't be published so" in text and "only with publication.via_partition_root" in text, text
+    expect(check(process), 78, "can't be published so", "only with publication.via_partition_root")
     options["publication__via_partition_root"] = "true"
     process.configure(**options, publication__columns='["t:id"]')
-    code, text = check(process)
-    assert code == 78 and '"t": has REPLICA IDENTITY FULL and a list' in text, text
+    expect(check(process), 78, '"t": has REPLICA IDENTITY FULL and a list')
     process.configure(**options, publication__columns='["p:v"]')
-    code, text = check(process)
-    assert code == 78 and "without columns of its replica identity (id)" in text, text
-    process.configure(**options)
-    process.start().streaming()
+    expect(check(process), 78, "without columns of its replica identity (id)")
+    process.configure(**options).start().streaming()
     database.run("INSERT INTO t VALUES (1, 'no'), (2, 'yes'); UPDATE t SET v = 'no' WHERE id = 2; INSERT INTO t VALUES (3, 'end')")
     database.run("INSERT INTO p VALUES (5, 'no'), (11, 'yes')")
     records = read_to(topic(database.topic("t")), "end", [])
@@ -126,8 +120,7 @@ def test_full_and_partitions(database, millrace, topic):
     assert process.stop() == 0
     database.run("ALTER TABLE p_1 REPLICA IDENTITY FULL")
     process.configure(**options, publication__columns='["p:id,v"]')
-    code, text = check(process)
-    assert code == 78 and '"p": has REPLICA IDENTITY FULL and a list' in text, text
+    expect(check(process), 78, '"p": has REPLICA IDENTITY FULL and a list')
 
 
 def test_somebody_elses_publication(database, millrace, topic):
@@ -136,24 +129,20 @@ def test_somebody_elses_publication(database, millrace, topic):
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t (id, open, v) WHERE (open), u")
     before = filters(database)
     process = millrace(("t", "u"))
-    code, text = check(process)
-    assert code == 0 and '"t": is published with only rows with open and only the columns id, open, v' in text, text
+    expect(check(process), 0, '"t": is published with only rows with open and only the columns id, open, v')
     process.configure(**WHERE)
-    code, text = check(process)
-    assert code == 78 and f'ALTER PUBLICATION "{database.publication}" DROP TABLE ONLY "public"."t"; ' in text, text
+    text = expect(check(process), 78, f'ALTER PUBLICATION "{database.publication}" DROP TABLE ONLY "public"."t"; ')
     assert 'ADD TABLE ONLY "public"."t" ("id", "open", "v") WHERE (open AND id <> 13' in text and "publication.alter" in text, text
     assert filters(database) == before
     process.configure(publication__where='["t: (((open)))"]', publication__columns='["t:v,open,id"]')  # in other words
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.configure(publication__where='["t: open"]', publication__columns='["t:v,open,id"]', columns__exclude='["t:secret"]')
     process.start().streaming()  # what is not even sent is left out
     database.run("INSERT INTO t VALUES (1, true, 'end', 'canary')")
     assert topic(database.topic("t")).take(1)[0].json["after"] == {"id": 1, "open": True, "v": "end"}
     assert process.stop() == 0
     process.configure(publication__where='["t: open AND id <> 7"]', publication__columns='["t:v,open,id"]')
-    code, text = process.run_to_end()
-    assert code == 78 and "sends only rows with open" in text, text
+    expect(process.run_to_end(), 78, "sends only rows with open")
     assert filters(database) == before
 
 
@@ -167,8 +156,7 @@ def test_a_role_that_may_not_compare(database, millrace, topic):
         good = process.environment["TEST_URL"]
         process.environment["TEST_URL"] = re.sub("//[^/@]*@", f"//{role}:millrace-stand@", good)
         assert process.environment["TEST_URL"] != good
-        code, text = process.run_to_end()
-        assert code == 77 and "permission denied for database" in text, text
+        expect(process.run_to_end(), 77, "permission denied for database")
         process.environment["TEST_URL"] = good
         process.start().streaming()
         assert process.stop() == 0
@@ -190,8 +178,7 @@ def test_altered_by_a_reload(database, millrace, topic):
     reader = topic(database.topic("t"))
     read_to(reader, "one", [])
     with_tables(process, "t", **WHERE)
-    code, text = reload(process)
-    assert code == 78 and "publication.alter = true" in text, text
+    expect(reload(process), 78, "publication.alter = true")
     assert filters(database) == [("t", "(id < 100)", "{id,open,v,secret}")]
     with_tables(process, "t", "u", **WHERE, publication__alter="true")
     code, text = reload(process, "--dry-run")
@@ -211,11 +198,9 @@ def test_altered_by_a_reload(database, millrace, topic):
     assert process.stop() == 0
     database.run("CREATE TABLE w (id int PRIMARY KEY)")
     process.tables = ("t", "u", "w")
-    process.configure(publication__alter="true", publication__via_partition_root="true")
-    process.start().streaming()
+    process.configure(publication__alter="true", publication__via_partition_root="true").start().streaming()
     assert [row[0] for row in filters(database)] == ["t", "u", "w"]
     assert database.run("SELECT pubviaroot FROM pg_publication") == [(True,)]
-    assert process.stop() == 0
 
 
 def test_partitions_whose_identity_is_not_their_roots(database, millrace, topic):
@@ -234,13 +219,11 @@ def test_partitions_whose_identity_is_not_their_roots(database, millrace, topic)
     assert process.log("partition_identity")[0]["partition"] == "t_1"
     assert process.stop() == 0
     database.run("ALTER TABLE t_1 REPLICA IDENTITY FULL")
-    process.configure(**options)
-    process.start().streaming()
+    process.configure(**options).start().streaming()
     database.run("INSERT INTO t VALUES (4, 'four', repeat('x', 5000)); UPDATE t SET id = 5 WHERE id = 4")
     found = []
     eventually(lambda: found.extend(reader.read()) or any(record.key == '{"id":5}' for record in found), 60, "the last row")
     assert found[-1].json["after"] == {"id": 5, "v": "four", "large": "x" * 5000}
-    assert process.stop() == 0
 
 
 def test_a_key_that_a_partition_does_not_hold(database, millrace, topic):
@@ -271,8 +254,7 @@ def test_a_table_that_is_locked_holds_it_up_not_in_silence(database, millrace):
         assert f"pg_terminate_backend({pid})" in told["remedy"] and told["since"], told
         database.run("VACUUM t")  # it wants the lock that a publication takes
         assert process.stop(20) == 0
-        process.start()
-        process.wait_for("publication_held_up")
+        process.start().wait_for("publication_held_up")
         holder.execute("COMMIT; BEGIN; LOCK TABLE u IN ACCESS EXCLUSIVE MODE; PREPARE TRANSACTION 'locks u'")
         try:
             told = eventually(lambda: [r for r in process.log("publication_held_up") if "prepared" in r["holder"]], what="the other holder")
@@ -281,7 +263,6 @@ def test_a_table_that_is_locked_holds_it_up_not_in_silence(database, millrace):
             holder.execute("ROLLBACK PREPARED 'locks u'")
     process.streaming()
     assert filters(database) == [("t", None, "{id}"), ("u", None, "{id}")]
-    assert process.stop() == 0
 
 
 @pytest.fixture
@@ -322,7 +303,6 @@ def test_a_table_that_is_locked_while_it_is_altered(database, millrace):
         with_tables(process, "t", "u", publication__alter="true")
         code, text = reload(process)
         assert code != 0 and f"process {holder.info.backend_pid}" in text and "public.u" in text, text
-    assert process.stop() == 0
 
 
 def test_children_are_other_tables(database, millrace, topic):
@@ -334,8 +314,7 @@ def test_children_are_other_tables(database, millrace, topic):
     assert [(record.json["op"], record.json_key["id"]) for record in records] == [("c", 1), ("u", 1)]
     assert process.stop() == 0
     database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE ONLY t_2025")
-    code, text = check(process)
-    assert code == 0 and "also sends 1 table without a replica identity (public.t_2025)" in text, text
+    expect(check(process), 0, "also sends 1 table without a replica identity (public.t_2025)")
 
 
 def test_a_root_without_a_key_whose_partitions_have_theirs(database, millrace, topic):
@@ -343,8 +322,7 @@ def test_a_root_without_a_key_whose_partitions_have_theirs(database, millrace, t
     database.run("CREATE TABLE t (id int NOT NULL, v int) PARTITION BY RANGE (id);"
                  "CREATE TABLE t_1 PARTITION OF t (PRIMARY KEY (id)) FOR VALUES FROM (0) TO (10)")
     process = millrace()
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1, 0); UPDATE t SET v = 1; DELETE FROM t")
     records = topic(database.topic("t_1")).take(3)
@@ -386,7 +364,6 @@ def test_a_publication_that_is_altered_meanwhile_is_said(database, millrace, top
     assert how == "publish" or back in text, text
     database.run(back)  # as printed
     process.wait_for("standstill_over")
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("altered", ["t, u", "t (id, open, v), u"])
@@ -400,7 +377,6 @@ def test_a_filter_that_no_file_has_is_taken_back_as_printed(database, millrace, 
     database.run(re.search(r"alter it back \((BEGIN; .*; COMMIT;)\)", process.wait_for("standstill")["message"])[1])
     process.wait_for("standstill_over")
     assert filters(database) == before
-    assert process.stop() == 0
 
 
 def test_the_same_filter_in_other_words_is_no_news(database, millrace):
@@ -413,7 +389,6 @@ def test_the_same_filter_in_other_words_is_no_news(database, millrace):
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t (w, open, id) WHERE (open), u")
     assert "and was with only rows with (open AND (id <> 13)) and only the columns id, open, v" in process.wait_for("standstill")["message"]
     assert len(process.log("standstill")) == 1
-    assert process.stop() == 0
 
 
 def test_what_is_configured_holds_while_it_runs(database, millrace, topic):
@@ -427,8 +402,7 @@ def test_what_is_configured_holds_while_it_runs(database, millrace, topic):
     database.run("INSERT INTO t VALUES (1, false, 'out', 'canary'), (2, true, 'end', 'canary')")
     assert [record.json["after"] for record in read_to(topic(database.topic("t")), "end", [])] == [{"id": 2, "open": True, "v": "end"}]
     assert process.stop() == 0
-    process.configure(**WHERE)
-    process.start().streaming()
+    process.configure(**WHERE).start().streaming()
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t, u")
     assert "was with only rows with" in process.wait_for("standstill")["message"]
     assert process.ended(60) == 78
@@ -454,7 +428,6 @@ def test_partitions_that_come_by_their_root(database, millrace):
     assert line["cause"] == "publication_changed" and "no more by their own" in line["message"], line
     code, text = check(process)
     assert '"public"."p1": is not in publication' in text, text
-    assert process.stop() == 0
 
 
 def test_sessions_that_are_read_only(database, millrace):
@@ -462,12 +435,8 @@ def test_sessions_that_are_read_only(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(("t",))
     database.run(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
-    code, text = check(process)
-    assert code == 78 and "default_transaction_read_only: is on" in text and "SET default_transaction_read_only = off" in text, text
-    code, text = process.run_to_end()
-    assert code == 78 and "sessions are read only" in text, text
+    expect(check(process), 78, "default_transaction_read_only: is on", "SET default_transaction_read_only = off")
+    expect(process.run_to_end(), 78, "sessions are read only")
     database.run(f"SET TRANSACTION READ WRITE; CREATE PUBLICATION {database.publication} FOR TABLE t")
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
-    assert process.stop() == 0

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kit import BINARY, eventually
+from kit import BINARY, eventually, expect
 from recordings.recording import events, frames, lsn_text, properties
 
 
@@ -57,8 +57,7 @@ def test_own_slot(database, millrace, recorder):
     database.run("INSERT INTO t VALUES (1, 'canary'); UPDATE t SET secret = 'other'; DELETE FROM t")
     one.until("delete")
     one.process.send_signal(signal.SIGINT)
-    code, said = one.end()
-    assert code == 0, said
+    expect(one.end(), 0)
     assert [event.kind for event in one.events() if event.kind in ("insert", "update", "delete")] == \
         ["insert", "update", "delete"]
     all_frames = list(frames(one.data()))
@@ -110,8 +109,7 @@ def test_the_server_ends_it(database, millrace, recorder):
     one = recorder(prepare(database, millrace))
     one.until("keepalive")
     database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [database.name])
-    code, said = one.end()
-    assert code == 69 and "terminat" in said, said
+    expect(one.end(), 69, "terminat")
     assert "terminat" in properties(list(frames(one.data()))[-1])["reason"]
 
 
@@ -130,8 +128,7 @@ def test_slots_that_can_not_be_read(database, millrace, recorder, arguments, par
         process.start().streaming()
         arguments = ["--slot", database.slot]
     one = recorder(process, *arguments)
-    code, said = one.end()
-    assert code == 78, said
+    said = expect(one.end(), 78)
     for part in parts:
         assert part in said, said
     assert not os.path.exists(one.path)
@@ -140,12 +137,10 @@ def test_slots_that_can_not_be_read(database, millrace, recorder, arguments, par
 def test_record_refuses_what_it_can_not_write(database, millrace, recorder, tmp_path):
     process = millrace()
     one = recorder(process)
-    code, said = one.end()
-    assert code == 78 and "publication" in said and "does not exist" in said, said
+    expect(one.end(), 78, "publication", "does not exist")
     prepare(database, lambda **options: None)
     (tmp_path / "stream.rec").write_text("something")
-    code, said = recorder(process).end()
-    assert code == 64 and "exists already" in said, said
+    expect(recorder(process).end(), 64, "exists already")
     done = subprocess.run([BINARY, "record", "--config", process.path], env=process.environment, capture_output=True,
                           text=True, timeout=30, check=False)
     assert done.returncode == 64 and "wants a file" in done.stderr

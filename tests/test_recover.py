@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 
 import witness
 from faults.servers import OtherServer, Proxy
-from kit import BINARY, Millrace, check, dsn, eventually
+from kit import BINARY, Millrace, check, dsn, eventually, expect
 from prometheus import free_port
 from test_docs import read
 from test_repair import repairs_in
@@ -37,8 +37,7 @@ class Scene:
         self.process.configure(**self.options)
         self.process.start().streaming()
         database.run("INSERT INTO t SELECT n, 0 FROM generate_series(1, 200) n; INSERT INTO u VALUES (1, 'x')")
-        end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+        database.all_confirmed()
 
     def lose(self, how, more=0):
         """`more` rows come besides."""
@@ -275,8 +274,7 @@ def test_a_gap_that_is_open_is_said_until_all_of_it_is_settled(database, scene):
     """Two gaps, of which nothing is forgotten; a table of which not all can be compared, which leaves them open until somebody settles it."""
     accepts = {**scene.options, "snapshot__mode": '"accept_gap"'}
     process = scene.lose("gone").process
-    process.configure(**accepts)
-    process.start().streaming()
+    process.configure(**accepts).start().streaming()
     first = process.log("gap_accepted")[0]
     assert not process.log("gap_open") and process.stop() == 0
     database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
@@ -291,8 +289,7 @@ def test_a_gap_that_is_open_is_said_until_all_of_it_is_settled(database, scene):
     assert status == {"open": True, "from": first["from"], "to": second["to"]} and process.figure("millrace_gap_open") == 1
     said = subprocess.run([BINARY, "status", "--config", process.path], env=process.environment, capture_output=True, text=True, check=True).stdout
     assert f"what committed between {first['from']} and {second['to']} is left out: millrace recover" in said
-    code, said = check(process)
-    assert code == 0 and f"warning  gap: is open: what committed between {first['from']} and {second['to']}" in said, said
+    expect(check(process), 0, f"warning  gap: is open: what committed between {first['from']} and {second['to']}")
     assert process.stop() == 0 and "settled" not in scene.gap()
 
     process.configure(**scene.options)
@@ -323,8 +320,7 @@ def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode)
         elif mode == "when_needed":
             copies["sink__kafka__state_name"] = json.dumps(f"{database.prefix}-quiet")
         process.configure(**copies)
-        code, said = check(process)
-        assert code == 0 and "deletes that wait in it never come" in said, said
+        expect(check(process), 0, "deletes that wait in it never come")
         process.start().streaming()
         assert process.log("snapshot_done") and bool(process.log("snapshot_needed")) == (mode == "when_needed")
         told = process.log("gap_copied")
@@ -336,8 +332,7 @@ def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode)
             assert database.run("SELECT %s::pg_lsn = %s::pg_lsn", [gap["from"], confirmed])[0][0] or mode == "always"
         else:
             assert gap == (former if mode == "always" else None) and not told
-    process.configure(**{**copies, "snapshot__mode": '"no_data"'})
-    process.start().streaming()
+    process.configure(**{**copies, "snapshot__mode": '"no_data"'}).start().streaming()
     done = subprocess.run([BINARY, "verify", "--repair", "--yes", "--config", process.path], env=process.environment, capture_output=True, text=True,
                           timeout=240, check=False)
     assert done.returncode == 0 and scene.differences() == set(), done
@@ -393,8 +388,7 @@ def test_a_publication_that_was_made_again(database, scene, written_before):
     database.run("INSERT INTO t VALUES (701, 0); DELETE FROM t WHERE id = 10")
     database.run(made)
     database.run("UPDATE t SET v = 1 WHERE id = 3")
-    code, said = check(scene.process)
-    assert code == 10 and "the publication is younger than the slot's position" in said and "E-publication-gone" in said, said
+    expect(check(scene.process), 10, "the publication is younger than the slot's position", "E-publication-gone")
     assert scene.process.run_to_end()[0] == 10
     code, said, _ = scene.recover()
     assert code == 10 and "the publication is younger" in said and "See millrace help E-publication-gone." in said, said
@@ -428,15 +422,13 @@ def test_a_server_that_ends_below_what_was_delivered(scene):
     assert scene.process.stop() == 0
     record, _ = copied(scene.state, lambda record: True)[-1]
     produce(scene.state, record.key, json.dumps(record.json | {"end_lsn": "FF/0"}), [])
-    end, text = scene.process.run_to_end()
-    assert end == 10 and "set another topic_prefix" in text, text
+    expect(scene.process.run_to_end(), 10, "set another topic_prefix")
     for arguments in ((), ("--choose", "differing", "--yes")):
         code, said, _ = scene.recover(*arguments)
         assert code == 10 and "new topics 1. run SELECT pg_drop_replication_slot" in said and "set another topic_prefix" in said, said
         assert "WHAT" not in said and "everything " not in said and "Nothing was changed." in said, said
     scene.process.configure(**scene.options, snapshot__mode='"when_needed"')
-    code, said = check(scene.process)
-    assert code == 10 and "set another topic_prefix" in said, said
+    expect(check(scene.process), 10, "set another topic_prefix")
 
 
 def test_in_a_terminal_it_asks_twice(scene):

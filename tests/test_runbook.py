@@ -8,7 +8,7 @@ import pytest
 
 import kit
 from documents import anchors
-from kit import BINARY
+from kit import BINARY, expect
 from test_docs import files, read
 
 PAGE = read("docs/runbook.md")
@@ -224,8 +224,7 @@ def test_a_dropped_slot_names_its_section(database, millrace):
     database.run(f"SELECT pg_drop_replication_slot('{database.slot}')")
     assert process.run_to_end()[0] == 10
     assert process.log("stopped")[-1]["see"] == "millrace help E-slot-gone"
-    code, text = kit.check(process)
-    assert code == 10 and "see: millrace help E-slot-gone" in text
+    expect(kit.check(process), 10, "see: millrace help E-slot-gone")
 
 
 def test_kafka_away_names_its_section(database, millrace):

@@ -13,7 +13,7 @@ import pytest
 import modules
 import nightly
 from faults.servers import port_open
-from kit import STAND
+from kit import STAND, expect
 from prometheus import ROOT
 
 ASKED = re.compile("MILLRACE_STAND_.*_PORT")
@@ -239,8 +239,7 @@ def test_a_replaced_symbol_and_a_call_upward_are_found(tmp_path):
                               cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False)
         return done.returncode, done.stdout
 
-    code, text = verdict("", "low")
-    assert code == 1 and "src/low/low.c calls mr_high of src/high/high.c" in text and "src/low/low.c defines recv" in text, text
+    expect(verdict("", "low"), 1, "src/low/low.c calls mr_high of src/high/high.c", "src/low/low.c defines recv")
     code, text = verdict("high", "")
     assert code == 1 and "calls" not in text and "defines recv" in text, text
     (tmp_path / "src/low/low.c").unlink()  # its object is an old one's then

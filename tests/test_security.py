@@ -9,7 +9,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from kit import BOOTSTRAP, check, eventually
+from kit import BOOTSTRAP, check, eventually, expect
 
 CERTIFICATES = os.environ["MILLRACE_CERTIFICATES"]
 SECURE = os.environ["KAFKA_SECURE_BOOTSTRAP"]
@@ -74,8 +74,7 @@ def test_postgresql_with_tls_and_scram(database, millrace, topic, postgresql_tls
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace()
     process.environment["TEST_URL"] = tls_dsn(database, channel_binding="require")
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     topic(database.topic("t")).take(1)
@@ -115,8 +114,7 @@ def kafka_options(mechanism="PLAIN", brokers=SECURE, root="ca.pem", username="mi
 
 
 def streams(database, process, topic):
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     (record,) = topic(database.topic("t")).take(1)
@@ -194,8 +192,7 @@ def test_kafka_certificate_not_trusted(database, millrace, options):
 
 def test_kafka_ca_missing(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    code, text = millrace(**kafka_options(root="absent.pem")).run_to_end()
-    assert code == 78 and "absent.pem can't be read" in text, text
+    expect(millrace(**kafka_options(root="absent.pem")).run_to_end(), 78, "absent.pem can't be read")
 
 
 def test_kafka_tls_to_a_port_without(database, millrace):
@@ -205,5 +202,4 @@ def test_kafka_tls_to_a_port_without(database, millrace):
     eventually(lambda: any("speaks TLS" in r["message"] or "brokers are down" in r["message"]
                            for r in process.log("kafka_unreachable")), what="the word")
     assert process.stop() == 0
-    code, text = check(process)
-    assert code == 69 and "speaks TLS" in text, text
+    expect(check(process), 69, "speaks TLS")

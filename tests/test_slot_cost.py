@@ -184,8 +184,7 @@ def writing(database, statement):
 
 
 def test_a_slow_broker(database, millrace, tables, far):
-    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', pipeline__batch_size='"4KiB"', **QUICK)
-    process.start().streaming()
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', pipeline__batch_size='"4KiB"', **QUICK).start().streaming()
     with writing(database, "INSERT INTO t (v) SELECT repeat('x', 200) FROM generate_series(1, 2000)"):
         said = why(process, "the sink acknowledges no faster")
     assert "records in flight" in said and "ms (p99)" in said

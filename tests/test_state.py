@@ -11,7 +11,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from kit import BINARY, BOOTSTRAP, Topic, check, eventually, stand
+from kit import BINARY, BOOTSTRAP, Topic, check, eventually, expect, stand
 from ledger import TABLE, Check, Writers, size
 
 STATE = "__millrace_state"
@@ -103,13 +103,11 @@ def test_a_position_of_version_01_is_continued(database, millrace, topic, states
     other = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
     database.produce(other, stored.name, json.dumps({name: value for name, value in newest.items() if name != "tables"}))
     database.run("INSERT INTO t SELECT generate_series(101, 200)")
-    process.configure(sink__kafka__state_topic=f'"{other}"')
-    process.start().streaming()
+    process.configure(sink__kafka__state_topic=f'"{other}"').start().streaming()
     assert [record.json["after"]["id"] for record in reader.take(100)] == [*range(101, 201)]
     assert process.stop() == 0 and not reader.read(0.5)
     process.configure(profiling__capture_keep="20")
-    code, text = process.run_to_end()
-    assert code == 78 and "profiling.capture_keep" in text
+    expect(process.run_to_end(), 78, "profiling.capture_keep")
 
 
 def stopped_after_one_row(database, millrace, topic, **options):
@@ -127,15 +125,13 @@ def test_slot_made_anew_ends_with_its_own_code(database, millrace, topic):
     database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.run("INSERT INTO t VALUES (2)")
     database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
-    code, text = process.run_to_end()
-    assert code == 10 and "rows between are missing" in text and "millrace recover" in text
+    expect(process.run_to_end(), 10, "rows between are missing", "millrace recover")
 
 
 def test_slot_gone_ends_with_its_own_code(database, millrace, topic):
     process, _ = stopped_after_one_row(database, millrace, topic)
     database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
-    code, text = process.run_to_end()
-    assert code == 10 and "is gone" in text
+    expect(process.run_to_end(), 10, "is gone")
     assert database.slot_row("slot_name") is None  # nothing was made in its place
 
 
@@ -146,12 +142,9 @@ def test_slot_without_a_position_is_adopted_only_if_told_so(database, millrace, 
     database.run("INSERT INTO t VALUES (2)")
     other = {"sink__kafka__state_name": f'"{database.prefix}-lost"'}
     process.configure(source__postgres__adopt_slot="false", **other)
-    code, text = process.run_to_end()
-    assert code == 10 and "no position is stored" in text and "adopt_slot" in text, text
-    code, text = check(process)
-    assert code == 10 and "no position is stored for it" in text and f'none is stored under state_name "{database.prefix}-lost"' in text, text
-    process.configure(**other)
-    process.start().streaming()
+    expect(process.run_to_end(), 10, "no position is stored", "adopt_slot")
+    expect(check(process), 10, "no position is stored for it", f'none is stored under state_name "{database.prefix}-lost"')
+    process.configure(**other).start().streaming()
     assert process.log("slot_adopted")[0]["slot"] == database.slot
     assert process.figure("millrace_slot_adopted") == 1
     assert reader.take(1)[0].json_key == {"id": 2}
@@ -159,7 +152,6 @@ def test_slot_without_a_position_is_adopted_only_if_told_so(database, millrace, 
     process.configure(source__postgres__adopt_slot="false", **other)  # it is stored now
     process.start().streaming()
     assert process.figure("millrace_slot_adopted") == 0
-    assert process.stop() == 0
 
 
 def test_another_name_starts_anew(database, millrace, topic):
@@ -169,7 +161,6 @@ def test_another_name_starts_anew(database, millrace, topic):
     second = millrace(sink__kafka__state_name=f'"{database.prefix}-again"').start().streaming()
     database.run("INSERT INTO t VALUES (3)")
     assert reader.take(1)[0].json_key == {"id": 3}
-    assert second.stop() == 0
 
 
 def test_another_cluster_is_refused(database, millrace, topic):
@@ -179,8 +170,7 @@ def test_another_cluster_is_refused(database, millrace, topic):
     record = {"version": 1, "system_id": "1", "timeline": 1, "slot": database.slot,
               "publication": database.publication, "end_lsn": "0/1"}
     database.produce(STATE, name, json.dumps(record))
-    code, text = process.run_to_end()
-    assert code == 10 and "another PostgreSQL cluster" in text
+    expect(process.run_to_end(), 10, "another PostgreSQL cluster")
 
 
 def test_older_position_behind_the_newest_does_not_count(database, millrace, topic, states):
@@ -201,8 +191,7 @@ def test_older_position_behind_the_newest_does_not_count(database, millrace, top
 def test_unknown_record_is_refused(database, millrace, topic):
     process, _ = stopped_after_one_row(database, millrace, topic)
     database.produce(STATE, f"{database.prefix}/{database.slot}", '{"version": 99}')
-    code, text = process.run_to_end()
-    assert code == 10 and "of a form that this version does not know" in text
+    expect(process.run_to_end(), 10, "of a form that this version does not know")
 
 
 def test_a_record_that_is_small_only_while_compressed_is_refused(database, millrace):
@@ -215,7 +204,6 @@ def test_a_record_that_is_small_only_while_compressed_is_refused(database, millr
     producer.produce(name, key="x", value=bytes(32 << 20), on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(60) == 0
     assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-    assert process.stop() == 0
 
 
 def test_state_topic_that_cannot_be_made(database, millrace, topic):
@@ -227,14 +215,12 @@ def test_state_topic_that_cannot_be_made(database, millrace, topic):
     text = json.dumps(process.wait_for("sink_session_lost", times=2))
     assert name in text and "replication" in text.lower() and "sink.kafka.replication_factor" in text
     assert process.stop(10) == 0
-    process.start()
-    process.wait_for("sink_session_lost")
+    process.start().wait_for("sink_session_lost")
     database.create_topic(name)
     process.streaming()
     database.make_topic("t")
     database.run("INSERT INTO t VALUES (1)")
     assert topic(database.topic("t")).take(1)[0].json_key == {"id": 1}
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
@@ -255,15 +241,13 @@ def test_position_behind_an_open_transaction(database, millrace, topic, options)
         database.run("INSERT INTO t VALUES (2)")
         reader.take(1)
         assert process.stop() == 0
-        process.start()
-        process.wait_for("state_wait")
+        process.start().wait_for("state_wait")
         assert not process.log("source_connected")
     finally:
         other.abort_transaction(30)
     process.streaming()
     database.run("INSERT INTO t VALUES (3)")
     assert [record.json_key["id"] for record in reader.take(1)] == [3]
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
@@ -312,7 +296,6 @@ def test_shutdown_of_the_server_is_not_held_up_by_a_backlog(database, millrace):
     assert any("leaving" in line["message"] for line in process.log("source_lost"))
     eventually(lambda: len(seen) == rows, 120, "all rows")
     assert seen_then < rows, "there was no backlog"
-    assert process.stop() == 0
 
 
 def test_without_state_topic(database, millrace, topic):
@@ -320,7 +303,6 @@ def test_without_state_topic(database, millrace, topic):
     database.run("INSERT INTO t VALUES (2)")
     process.start().streaming()
     assert reader.take(1)[0].json_key == {"id": 2}
-    assert process.stop() == 0
 
 
 def test_exactly_once_over_kills(database, millrace, topic):
@@ -331,30 +313,25 @@ def test_exactly_once_over_kills(database, millrace, topic):
     chance = random.Random(9)
     for _ in range(size("MILLRACE_TEST_CYCLES", 6)):
         time.sleep(chance.uniform(0.2, 0.8))
-        process.kill()
-        process.start().streaming()
+        process.kill().start().streaming()
     writers.finish()
     check = Check(topic(database.topic("t"))).expect_all(database)
     assert check.repeats == 0
-    assert process.stop() == 0
 
 
 def test_exactly_once_inside_a_large_transaction(database, millrace, topic):
     """Killed in the middle of one transaction of PostgreSQL, it goes on behind the last record of it."""
     database.run(TABLE)
-    process = millrace(pipeline__batch_size='"4KiB"', **EXACTLY_ONCE)
-    process.start().streaming()
+    process = millrace(pipeline__batch_size='"4KiB"', **EXACTLY_ONCE).start().streaming()
     rows = 60000
     database.run("INSERT INTO t SELECT 0, g, repeat('x', 60) FROM generate_series(1, %s::int) g", [rows])
     reader = topic(database.topic("t"))
     check = Check(reader)
     for share in (0.1, 0.4):
         check.read_until(int(rows * share))
-        process.kill()
-        process.start().streaming()
+        process.kill().start().streaming()
     check.expect_all(database)
     assert check.repeats == 0
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
@@ -374,7 +351,6 @@ def test_standby_takes_over(database, millrace, topic, options):
     if came == [1] and not options:  # killed before the position was stored: at least once
         came = [record.json_key["id"] for record in reader.take(1)]
     assert came == [2]
-    assert second.stop() == 0
 
 
 def test_standby_is_a_state_of_its_own(database, millrace):
@@ -399,7 +375,6 @@ def test_standby_is_a_state_of_its_own(database, millrace):
     first.kill()
     second.streaming()
     eventually(lambda: second.get("/readyz").json["state"] == "streaming", what="the state after a takeover")
-    assert second.stop() == 0
 
 
 def test_a_silent_instance_is_taken_over_from_by_the_timeout_of_its_connection(database, millrace, topic):
@@ -425,7 +400,6 @@ def test_a_silent_instance_is_taken_over_from_by_the_timeout_of_its_connection(d
     first.wait_for("standby")
     assert second.stop() == 0
     first.wait_for("source_connected", times=2)
-    assert first.stop() == 0
 
 
 def test_frozen_instance_that_wakes_up_publishes_nothing(database, millrace, topic):
@@ -453,4 +427,3 @@ def test_frozen_instance_that_wakes_up_publishes_nothing(database, millrace, top
     first.wait_for("source_connected", times=2)
     database.run("INSERT INTO t VALUES (4)")
     assert reader.take(1)[0].json_key == {"id": 4}
-    assert first.stop() == 0

@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 
 from faults.servers import Broker, free_port
-from kit import check, eventually
+from kit import check, eventually, expect
 
 CLIENT, SECRET = "millrace", "canary-secret%&"
 
@@ -211,8 +211,7 @@ def test_openid_connect(database, provider, by_secret, delivered):
     that has to log in again within a second, which Kafka refuses: KafkaChannel, MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS.)"""
     provider.seconds = 10
     process = by_secret()
-    code, text = check(process)
-    assert code == 0, text
+    text = expect(check(process), 0)
     process.start().streaming()
     begun = provider.asked
     for n in range(1, 19):
@@ -228,8 +227,7 @@ def test_the_provider_is_away(database, provider, by_secret, delivered):
     """At the start: rows wait, and come once it is back. In the middle: the token at hand is good for a while."""
     provider.down()
     process = by_secret()
-    code, text = check(process)
-    assert code == 69 and "see that the token endpoint" in text, text
+    expect(check(process), 69, "see that the token endpoint")
     process.start()
     eventually(lambda: "see that the token endpoint" in said(process), what="the warning")
     provider.seconds = 10
@@ -258,16 +256,14 @@ def test_the_provider_refuses(by_secret):
 
 def test_the_broker_refuses(provider, by_secret):
     provider.audience = "somebody else"
-    code, text = by_secret().run_to_end(120)
-    assert code == 77 and "the broker must accept the token's issuer, audience and scope" in text, text
+    expect(by_secret().run_to_end(120), 77, "the broker must accept the token's issuer, audience and scope")
 
 
 def test_a_program_prints_tokens(database, provider, by_program, printer, delivered):
     """check, the stream, and a program that has a new token each time; it fails for a while, and what it had is good until then."""
     printer.put_token(provider, 10)
     process = by_program()
-    code, text = check(process)
-    assert code == 0, text
+    expect(check(process), 0)
     process.start().streaming()
     assert process.log("started")[0]["confined_syscalls"] in ("yes", "not possible here")
     begun = printer.times()
@@ -306,8 +302,7 @@ def test_a_program_prints_something_else(by_program, printer, what):
 def test_a_program_that_gives_none(database, provider, by_program, printer, delivered, body):
     printer.write(body)
     process = by_program()
-    code, text = check(process)
-    assert code == 69 and "run it as millrace's user" in text, text
+    expect(check(process), 69, "run it as millrace's user")
     process.start()
     eventually(lambda: "run it as millrace's user" in said(process), 60, "the warning")
     printer.put_token(provider, 3600)

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from kit import BINARY, Millrace, eventually
-from ledger import TABLE, Writers, confirmed_past, size
+from ledger import TABLE, Writers, size
 
 TABLES = 40
 DELIVERIES = pytest.mark.parametrize("options", [{}, {"sink__kafka__delivery": '"exactly-once"'}],
@@ -36,7 +36,6 @@ def test_several_partitions_under_load(database, millrace, topic):
         assert record.position > highest.get(record.partition, "")
         highest[record.partition] = record.position
     assert len(highest) == 12
-    assert process.stop() == 0
 
 
 def written(database):
@@ -89,7 +88,6 @@ def test_partitions_are_added_under_load(database, millrace, topic):
     records += reader.take(written(database) - len(records))
     assert len(set(keys(records))) == len(records)
     assert reader.read() == []
-    assert process.stop() == 0
 
 
 def lose_session(process, database, name):
@@ -100,8 +98,7 @@ def lose_session(process, database, name):
 
 
 def kill(process, *_):
-    process.kill()
-    process.start().streaming()
+    process.kill().start().streaming()
 
 
 @pytest.mark.parametrize("lose", [lose_session, kill])
@@ -209,7 +206,7 @@ def test_the_state_topic_is_deleted_under_load(database, millrace, topic, option
     eventually(there, 120, "all rows")
     eventually(lambda: state in database.topics(), 60, "the state topic anew")
     # Rows that are there without their position come again: a stop before that is no 0.
-    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
+    database.all_confirmed()
     assert process.stop() == 0
     process.start().streaming()
     database.run("INSERT INTO t VALUES (9, 1, 'x')")
@@ -226,7 +223,6 @@ def test_missing_topics_are_made_together(database, millrace, topic):
         assert [record.json_key["id"] for record in topic(database.topic(name)).take(2)] == [1, 2]
     made = {record["topic"] for record in process.log("topic_created")}
     assert made == {database.topic(name) for name in names}
-    assert process.stop() == 0
 
 
 def test_topic_that_may_not_be_made_is_waited_for(database, millrace, topic):
@@ -243,7 +239,6 @@ def test_topic_that_may_not_be_made_is_waited_for(database, millrace, topic):
     database.make_topic("t")
     assert topic(database.topic("t")).take(1)[0].json_key == {"id": 1}
     assert before.take(1)[0].json_key == {"id": 2}
-    assert process.stop() == 0
 
 
 def test_reader_that_stands_still_does_not_hold_up_the_end(database, millrace):
@@ -290,7 +285,6 @@ def test_rows_without_a_key(database, millrace, topic, choice):
                        source__postgres__slot_name=f'"{database.slot}_again"').start().streaming()
     again = reader.take(699)
     assert {record.position: record.partition for record in again} == {record.position: record.partition for record in records}
-    assert process.stop() == 0
 
 
 def is_about_t(told, database):
@@ -312,7 +306,6 @@ def test_a_topic_that_is_deleted_under_a_stream_is_not_made_again_in_silence(dat
         return process.log("topic_made_again")
     told = eventually(is_told, 60, "the warning")[0]
     assert is_about_t(told, database)
-    assert process.stop() == 0
 
 
 def insert(database):

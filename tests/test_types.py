@@ -115,7 +115,6 @@ def test_types_restore_rows(database, millrace, topic):
                     assert again == text, f"{group} {row['id']} {name} {form}: {value!r}, {text!r}"
                     restored += text is not None
     assert restored > 200
-    assert process.stop() == 0
 
 
 def test_types_plain_lists_what_is_not_known(database, millrace, topic):
@@ -127,4 +126,3 @@ def test_types_plain_lists_what_is_not_known(database, millrace, topic):
     first, second = (record.json for record in topic(database.topic("t")).take(2))
     assert first["after"] == {"id": 1, "large": "x" * 5000, "n": 1} and "unavailable" not in first
     assert second["after"] == {"id": 1, "n": 2} and second["unavailable"] == ["large"]
-    assert process.stop() == 0

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 import witness
-from kit import BINARY, BOOTSTRAP, Database, Topic, connect, eventually
+from kit import BINARY, BOOTSTRAP, Database, Topic, connect, eventually, expect
 
 EQUAL, DIFFERENT, IN_PART, NO_VERDICT = 0, 4, 5, 6
 
@@ -96,7 +96,6 @@ def test_what_is_written_is_proved_while_it_is_written(database, millrace, deliv
         stop.set()
         for writer in writers:
             writer.join()
-    assert process.stop() == 0
 
 
 def copied(topic, change):
@@ -410,18 +409,15 @@ def test_a_default_that_the_catalog_has_forgotten_is_proved(database, millrace, 
     database.run("INSERT INTO t SELECT n, 'v' FROM generate_series(1, 20) n; ALTER TABLE t ADD a int DEFAULT 7, ADD b text DEFAULT 'b',"
                  " ADD c timestamptz DEFAULT now(), ADD d numeric(9, 2) DEFAULT 1.50, ADD e whole DEFAULT 5, ADD f text")
     database.run("INSERT INTO t (id, v, a) VALUES (30, 'new', 8), (31, 'new', NULL); UPDATE t SET f = 'f' WHERE id = 2; DELETE FROM t WHERE id = 3")
-    code, said = alone(process)
-    assert code == EQUAL, said
+    expect(alone(process), EQUAL)
     for name in ("t_1", "t_2") if table == "partitioned" else ("t",):
         database.run(f"VACUUM FULL {name}")
-    code, said = alone(process)
-    assert code == EQUAL, said
+    expect(alone(process), EQUAL)
     topic = database.topic("t")
     records = [record for record, _ in copied(topic, lambda record: True)]
     old = next(record for record in records if '"id":4' in record.value)  # from before the columns
     produce(topic, old.key, old.value.replace('"v":"v"', '"v":"other"'), after(records[-1], old.headers["mr-xid"]))
-    code, said = alone(process)
-    assert code == DIFFERENT, said
+    said = expect(alone(process), DIFFERENT)
     if table == "keyless":
         assert (said["phantom"], said["missing"]) == (1, 0)
     else:
@@ -486,8 +482,7 @@ def test_deletes_from_before_tombstones_are_in_part(database, millrace):
     database.run("INSERT INTO t VALUES (1), (2), (3); DELETE FROM t WHERE id = 1")
     assert of_t(process)[0] == EQUAL
     assert process.stop() == 0
-    process.configure()
-    process.start().streaming()
+    process.configure().start().streaming()
     database.run("DELETE FROM t WHERE id = 2")
     code, said = alone(process)
     assert code == IN_PART and "1 deletes are from before the first tombstone, and have none: one at partition 0, offset 3" in said["reason"], said
@@ -597,7 +592,6 @@ def test_what_somebody_withholds_by_hand_is_said(database, millrace):
     code, said = alone(process)
     assert code == EQUAL and said["verdict"] == "equal", said
     assert "publication.columns does not name: amount" in said["reason"] and "(id > 1)" in said["reason"], said
-    assert process.stop() == 0
 
 
 def test_a_table_that_left_the_publication_has_no_verdict(database, millrace):
@@ -758,11 +752,9 @@ def test_a_lost_slot_leaves_what_was_written_and_deleted_in_the_gap(database, mi
     assert process.stop() == 0
     database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.run("INSERT INTO t VALUES (7, 0); UPDATE t SET v = 1 WHERE id = 1; DELETE FROM t WHERE id = 2")
-    process.configure(snapshot__mode='"no_data"', sink__kafka__state_name=f'"{database.name}_again"')
-    process.start().streaming()
+    process.configure(snapshot__mode='"no_data"', sink__kafka__state_name=f'"{database.name}_again"').start().streaming()
     database.run("UPDATE t SET v = 2 WHERE id = 3")
-    code, said = of_t(process)
-    assert code == DIFFERENT
+    said = expect(of_t(process), DIFFERENT)
     assert kinds(said) == [("missing", '{"id":7}'), ("phantom", '{"id":2}'), ("stale", '{"id":1}')]
 
 
@@ -856,8 +848,7 @@ def test_a_forgotten_default_of_copied_rows_is_proved(database, millrace, kind, 
     database.run("VACUUM FULL t")
     database.run(later)
     database.run("INSERT INTO t VALUES (6, 'v', 8); DELETE FROM t WHERE id = 2")
-    code, said = alone(process)
-    assert code == EQUAL, said
+    expect(alone(process), EQUAL)
 
 
 def test_a_topic_without_a_key_whose_head_is_gone(database, millrace):

@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
 from consume import up_to_now
-from kit import cannot_try, check, dsn, eventually, set_topic
+from kit import cannot_try, check, dsn, eventually, expect, set_topic
 from servers import Broker
 
 
@@ -68,8 +68,7 @@ def test_acknowledgements_cut_off(database, millrace):
         broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
         process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]').start().streaming()
         database.run("INSERT INTO t VALUES (1, 'known')")
-        before = database.run("SELECT pg_current_wal_lsn()")[0][0]
-        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{before}'"), what="the first confirmation")
+        database.all_confirmed()
         broker.proxy.set("hold-down")
         database.run("INSERT INTO t SELECT g, 'held' FROM generate_series(2, 1000) g")
         end = database.run("SELECT pg_current_wal_lsn()")[0][0]
@@ -127,8 +126,7 @@ def test_brokers_that_begin_no_transaction(database, millrace):
     try:
         database.run("CREATE TABLE t (id int PRIMARY KEY)")
         process = millrace(sink__kafka__brokers=f'["{broker.direct}"]', sink__kafka__delivery='"exactly-once"')
-        code, text = check(process)
-        assert code == 0 and "exactly-once: waits for 3 brokers that keep its transactions, and there is 1" in text, text
+        expect(check(process), 0, "exactly-once: waits for 3 brokers that keep its transactions, and there is 1")
         lost = process.start().wait_for("sink_session_lost", times=2)["message"]
         assert "begin: Broker: Coordinator not available" in lost and "transaction.state.log.replication.factor" in lost
         status = process.get("/status").json

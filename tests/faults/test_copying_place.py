@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kit import Database, check, dsn, eventually
+from kit import Database, check, dsn, eventually, expect
 from pair import Pair
 from test_incremental import command
 
@@ -29,8 +29,7 @@ def test_another_server_than_the_streams(pair, millrace_for):
 
     def refused(said, url):
         process.environment["COPY_URL"] = url
-        code, text = check(process)
-        assert code == 78 and said in text, text
+        expect(check(process), 78, said)
         assert process.start().ended(60) == 78 and said in "".join(process.lines)
         assert not database.run("SELECT FROM pg_replication_slots WHERE slot_name LIKE %s", [database.slot + "%"])
 
@@ -43,8 +42,7 @@ def test_another_server_than_the_streams(pair, millrace_for):
     refused("leads to another cluster", os.environ["MILLRACE_PG_URL"])
     pair.promote()
     refused("leads to a server on timeline 2, and the stream is of one on timeline 1", standby)
-    process.configure(snapshot__connection='"env:COPY_URL"', pipeline__reconnect_max='"500ms"')
-    process.start().streaming()
+    process.configure(snapshot__connection='"env:COPY_URL"', pipeline__reconnect_max='"500ms"').start().streaming()
     asks = threading.Thread(target=command, args=(process, "t"))
     asks.start()
     assert "leads to a server on timeline 2" in process.wait_for("incremental_waits")["message"]

@@ -10,7 +10,7 @@ import subprocess
 import psycopg
 import pytest
 
-from kit import BINARY, Database, check, dsn, eventually
+from kit import BINARY, Database, check, dsn, eventually, expect
 from ledger import TABLE, Check, Writers, confirmed_past
 from pair import STANDBY_SLOT, Pair
 from servers import free_port
@@ -112,8 +112,7 @@ def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode)
     assert process.ended(LIMIT_S) == 10
     text = "".join(process.lines)
     assert "delivered events the new primary does not have" in text and "synchronized_standby_slots" in text
-    code, text = process.run_to_end(LIMIT_S)  # and no start passes over it either
-    assert code == 10, text
+    text = expect(process.run_to_end(LIMIT_S), 10)
     database.port = pair.standby.port
     database.run("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
     done = subprocess.run([BINARY, "recover", "--config", process.path], env=process.environment, capture_output=True, text=True, timeout=120,
@@ -127,8 +126,7 @@ def test_slot_is_given_failover_and_check_says_what_is_missing(pair, millrace_fo
     pair.start(standby_slots="")
     database = database_on(pair)
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = start(pair, database, millrace_for, source__postgres__failover=None)
-    process.start().streaming()
+    process = start(pair, database, millrace_for, source__postgres__failover=None).start().streaming()
     assert process.stop() == 0
     assert not database.slot_row("failover")
     process.configure(**OPTIONS)
@@ -201,11 +199,9 @@ def test_failover_on_a_server_that_has_none(database, millrace):
         pytest.skip("this server has it")
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(source__postgres__failover="true")
-    code, text = check(process)
-    assert code == 0 and "upgrade PostgreSQL to 17 or later" in text, text
+    expect(check(process), 0, "upgrade PostgreSQL to 17 or later")
     process.start().streaming()
     process.wait_for("failover_unsupported")
-    assert process.stop() == 0
 
 
 def test_promotion_within_a_copy_beside_the_stream(pair, millrace_for, topic):
@@ -262,7 +258,6 @@ def test_backlog_of_tables_that_were_altered(pair, millrace_for, topic):
     process = start(pair, database, millrace_for, tables=["g"])
     assert check(process)[0] == 0
     database.run("ALTER TABLE g REPLICA IDENTITY FULL")
-    code, text = check(process)
-    assert code == 78 and "UPDATE and DELETE fail once it is published" in text and "CREATE PUBLICATION" in text
+    expect(check(process), 78, "UPDATE and DELETE fail once it is published", "CREATE PUBLICATION")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE g WITH (publish_generated_columns = stored)")
     assert check(process)[0] == 0

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from kit import eventually
 from ledger import TABLE, Check, Writers
 from servers import Proxy
 
@@ -35,14 +34,12 @@ def test_killed_and_cut_with_a_far_broker(database, millrace, topic, far, delive
         check.read_until(count)
         pools.append(process.figure("millrace_arena_high_water_bytes"))
         told += process.log("kafka_far")
-        process.kill()
-        process.start().streaming()
+        process.kill().start().streaming()
     far.set("reset")
     far.set("delay 30")
     writers.finish()
     check.expect_all(database)
     assert delivery == "at-least-once" or check.repeats == 0
     assert told and max(pools) > NEAR_POOL, pools
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 60, "confirmation of everything")
+    database.all_confirmed()
     assert process.stop() == 0

@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 from checker import Checker
 from consume import up_to_now
 from kit import eventually
-from ledger import confirmed_past
 from raw_kafka import leave_open as leave_open_in
 from servers import Broker
 
@@ -38,10 +37,6 @@ def leave_open(database, broker):
     leave_open_in(broker.direct, name, STATE, name.encode(), json.dumps(beyond).encode(), int(time.time() * 1000))
 
 
-def all_confirmed(database):
-    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
-
-
 def expect_once(database, broker, *ids):
     checker = Checker(broker.direct, database.prefix, ["t"])
     checker.report.expect_clean()
@@ -53,10 +48,9 @@ def test_transaction_left_open_in_the_state_topic(database, millrace, broker):
     """The next start can't read how far the position has come. It ends what is open, goes on where it really is, and
     nothing is missing or comes twice."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = exactly_once(millrace, broker)
-    process.start().streaming()
+    process = exactly_once(millrace, broker).start().streaming()
     database.run("INSERT INTO t VALUES (1), (2)")
-    all_confirmed(database)
+    database.all_confirmed()
     assert process.stop() == 0
     leave_open(database, broker)
     producer = Producer({"bootstrap.servers": broker.direct})
@@ -64,11 +58,10 @@ def test_transaction_left_open_in_the_state_topic(database, millrace, broker):
         producer.produce(STATE, b'{"version": 1}', b"another/pipeline")
     assert producer.flush(30) == 0
     database.run("INSERT INTO t VALUES (3)")
-    process.start()
-    process.wait_for("state_ended", 60)
+    process.start().wait_for("state_ended", 60)
     process.streaming()
     database.run("INSERT INTO t VALUES (4)")
-    all_confirmed(database)
+    database.all_confirmed()
     assert process.stop() == 0
     expect_once(database, broker, 1, 2, 3, 4)
     process.start().streaming()  # nothing is left that the next one would stumble over
@@ -79,8 +72,7 @@ def test_transaction_left_open_in_the_state_topic(database, millrace, broker):
 def test_nothing_is_confirmed_without_a_proof(database, millrace, broker):
     """While an open transaction hides whether millrace's own have their ends, rows are delivered and PostgreSQL keeps them."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = exactly_once(millrace, broker, pipeline__status_interval='"10ms"')
-    process.start().streaming()
+    process = exactly_once(millrace, broker, pipeline__status_interval='"10ms"').start().streaming()
     stranger = f"{database.prefix}/stranger"
     leave_open_in(broker.direct, stranger, STATE, b"stranger", b"{}", int(time.time() * 1000))
     begin = database.run("SELECT pg_current_wal_lsn()")[0][0]
@@ -94,7 +86,7 @@ def test_nothing_is_confirmed_without_a_proof(database, millrace, broker):
     ends.produce(STATE, b"{}", b"stranger", partition=0)
     ends.flush(30)
     ends.abort_transaction(30)
-    all_confirmed(database)
+    database.all_confirmed()
     assert process.stop() == 0
 
 
@@ -116,8 +108,7 @@ def leave_out_markers(broker, *partitions):
 def written(database, millrace, broker):
     """Two rows in a transaction that is committed, and not confirmed."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = exactly_once(millrace, broker, pipeline__status_interval='"60s"')
-    process.start().streaming()
+    process = exactly_once(millrace, broker, pipeline__status_interval='"60s"').start().streaming()
     database.run("INSERT INTO t VALUES (1), (2)")
     eventually(lambda: process.figure("millrace_records_acknowledged_total") == 2, 30, "the commit")
     for partition, count in ((STATE, 0), 1), ((database.topic("t"), 0), 2):
@@ -155,8 +146,7 @@ def test_killed_before_it_is_given_up(database, millrace, broker):
     while not any('"state_ended"' in line for line in list(process.lines)):
         assert process.process.poll() is None
         time.sleep(0.001)
-    process.kill()
-    process.start().streaming()
+    process.kill().start().streaming()
     database.run("INSERT INTO t VALUES (3)")
     eventually(lambda: process.figure("millrace_records_acknowledged_total") == 3, 60, "both transactions")
     assert process.stop() == 0

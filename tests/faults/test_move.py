@@ -12,7 +12,7 @@ import uuid
 import psycopg
 import pytest
 
-from kit import BINARY, Database, check, connect, dsn, eventually
+from kit import BINARY, Database, check, connect, dsn, eventually, expect
 from pair import SETTINGS, Server, programs, server_user
 
 DEBIAN_15 = "/usr/lib/postgresql/15/bin"
@@ -133,8 +133,7 @@ def move(process, *arguments, wanted=0):
 
 def drained(process, database):
     """All that was written is confirmed; then it is stopped in order."""
-    end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    database.all_confirmed()
     assert process.stop() == 0
 
 
@@ -214,8 +213,7 @@ def test_pg_upgrade_from_15_to_18(clusters, millrace_for, topic):
             drained(process, database)
             assert "fenced" in move(process, "--fence")
             server = clusters.upgrade(server, database, major)
-            code, said = check(process)
-            assert code == 10 and "another PostgreSQL cluster" in said, said
+            expect(check(process), 10, "another PostgreSQL cluster")
             assert "s since the fence" in accept(process, database)
         process.start().streaming()
         assert process.log("slot_created") == [] == process.log("slot_adopted")
@@ -269,8 +267,7 @@ def test_dump_and_restore_from_15_to_17(clusters, millrace_for, topic, delivery)
     if delivery == "exactly-once":
         compare(database, reader, found)
     verify(process)
-    end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation, in the server's own places")
+    database.all_confirmed()
     assert process.stop() == 0
     said = move(process)
     assert "steps:" in said and shift in said

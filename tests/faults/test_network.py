@@ -81,8 +81,7 @@ class Stream:
         self.rows += count
 
     def confirmed(self, limit_s=120):
-        end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
-        eventually(lambda: self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s, "delivery of everything")
+        self.database.all_confirmed(limit_s)
 
     def client_port(self):
         """Of the connection that streams."""

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from kit import Database, check, eventually
+from kit import Database, check, eventually, expect
 from pair import Pair
 
 RECOVERY = {"restore_command": "'false'", "recovery_target_action": "'promote'"}
@@ -67,8 +67,7 @@ def write(database, first, count=1000):
 def deliver(database, first, count=1000):
     """Until the server has the confirmation."""
     write(database, first, count)
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    database.all_confirmed()
 
 
 def restored(source, millrace_for, way, is_recovered, written, **settings):
@@ -89,8 +88,7 @@ def restored(source, millrace_for, way, is_recovered, written, **settings):
 
 def start_is_refused(process):
     """By check, with the same text, and by a start."""
-    code, found = check(process)
-    assert code == 10, found
+    expect(check(process), 10)
     process.start()
     assert process.ended(30) == 10
     return process.log("stopped")[-1]["message"]
@@ -111,8 +109,7 @@ def test_a_restored_server_is_refused_and_the_steps_help(source, millrace_for, t
     else:
         assert "when_needed" in said, said
     process.configure(pipeline__reconnect_max='"1s"', snapshot__mode='"initial"' if "topic_prefix" in said else '"when_needed"',
-                      sink__kafka__state_name=f'"{database.prefix}"' if "topic_prefix" in said else None)
-    process.start().streaming()
+                      sink__kafka__state_name=f'"{database.prefix}"' if "topic_prefix" in said else None).start().streaming()
     write(database, 9001, 1)
     reader = topic(database.topic("t"))
     wanted = {*range(1, 1001), *range(5001, 5001 + written), 9001}
@@ -141,8 +138,7 @@ def test_a_volume_that_was_put_back_and_written_to_is_refused(source, millrace_f
         names_the_last_transaction(process.log("stopped")[-1]["message"])
         assert database.slot_row("confirmed_flush_lsn") == stood
     # The printed steps: existing rows are copied.
-    process.configure(pipeline__reconnect_max='"1s"', snapshot__mode='"when_needed"', sink__kafka__delivery=f'"{delivery}"')
-    process.start().streaming()
+    process.configure(pipeline__reconnect_max='"1s"', snapshot__mode='"when_needed"', sink__kafka__delivery=f'"{delivery}"').start().streaming()
     write(database, 9001, 1)
     reader = topic(database.topic("t"))
     wanted = {*range(1, 1001), *range(5001, 8001), 9001}

@@ -20,8 +20,7 @@ def streamed(database, millrace, topic):
     process = millrace().start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     topic(database.topic("t")).take(1)
-    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    database.all_confirmed()
     return process
 
 
@@ -96,8 +95,7 @@ def test_takeover_is_no_gap(database, streamed, millrace, topic):
     database.run("INSERT INTO t VALUES (2)")
     reader = topic(database.topic("t"))
     reader.take(2)
-    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    database.all_confirmed()
     second.kill()
     streamed.wait_for("source_connected", times=2)
     database.run("INSERT INTO t VALUES (3)")
@@ -144,8 +142,7 @@ def test_server_restored_from_an_older_copy(other_server, millrace_for):
     other_server.stand("pg-start")
     process.wait_for("source_connected", times=2)
     database.run("INSERT INTO t SELECT generate_series(1, 1000)")
-    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    database.all_confirmed()
     other_server.stand("pg-stop", "immediate")
     shutil.rmtree(data)
     os.rename(copy, data)

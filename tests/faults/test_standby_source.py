@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import test_incremental
-from kit import BINARY, Database, check, dsn, eventually
+from kit import BINARY, Database, check, dsn, eventually, expect
 from ledger import TABLE, Check, Writers
 from pair import Pair
 from servers import frozen
@@ -106,8 +106,7 @@ def test_promotion_under_load(pair, millrace_for, topic, mode):
     assert "the standby was promoted" in process.log("source_lost")[-1]["message"]
     records.read_until(records.total + 200)
     eventually(lambda: process.figure("millrace_source_standby") == 0, what="the figure")
-    process.kill()
-    process.start().streaming()
+    process.kill().start().streaming()
     records.read_until(records.total + 200)
     writers.finish()
     records.expect_all(database)
@@ -184,15 +183,13 @@ def test_check_names_each_condition(millrace_for):
         pair.followed()
         process = millrace_for(database, source__postgres__failover="true", publication__alter="true")
         process.environment["TEST_URL"] = dsn(database.name, pair.standby.port)
-        code, text = check(process)
-        assert code == 78, text
+        text = expect(check(process), 78)
         for part in ("is a standby: the slot is made here", "hot_standby_feedback: is off on this standby", "SET hot_standby_feedback = on",
                      "primary_slot_name: is empty on this standby", "pg_create_physical_replication_slot",
                      "a slot of a standby can't have FAILOVER", "publication.alter: is set, but a standby can't",
                      "does not exist, and a standby can't make it", "create it on the primary with CREATE PUBLICATION"):
             assert part in text, (part, text)
-        code, text = process.run_to_end()
-        assert code == 78 and "publication.alter" in text, text
+        expect(process.run_to_end(), 78, "publication.alter")
         assert not pair.standby.run("SELECT FROM pg_replication_slots")
 
         # A quiet primary, which is what the making of the slot waits for.
@@ -223,7 +220,5 @@ def test_standby_of_15(millrace_for):
         pair.followed()
         process = millrace_for(database)
         process.environment["TEST_URL"] = dsn(database.name, pair.standby.port)
-        code, text = check(process)
-        assert code == 78 and "no logical stream before PostgreSQL 16 (this is 15)" in text and "connect to the primary" in text, text
-        code, text = process.run_to_end()
-        assert code == 78 and "no logical stream before" in text, text
+        expect(check(process), 78, "no logical stream before PostgreSQL 16 (this is 15)", "connect to the primary")
+        expect(process.run_to_end(), 78, "no logical stream before")

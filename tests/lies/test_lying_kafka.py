@@ -113,8 +113,7 @@ def test_what_is_not_acknowledged_the_slot_does_not_say(database, millrace, kafk
                         [database.slot], database="postgres")[0][0]
     assert database.topic("t") not in server.acknowledged
     good = kafka()
-    process.configure(**into(good))
-    process.start().streaming()
+    process.configure(**into(good)).start().streaming()
     eventually(lambda: len(good.acknowledged.get(database.topic("t"), [])) == 4 * ROWS, what="all rows and tombstones")
     assert process.stop() == 0
 
