@@ -15,9 +15,9 @@
 #                  (the highest rate with a flat lag, and half of it with a restart of the broker); or slots (the floor on two tables,
 #                  behind one slot and behind two)
 #   --programs P   of pg_recvlogical (the floor), millrace, millrace-exactly-once, debezium, debezium-tuned,
-#                  millrace-typed (with Debezium's values: insert), millrace-4-threads (copy); librdkafka and
-#                  librdkafka-exactly-once (librdkafka with nothing to do but to send: copy, steady); the default depends on
-#                  the load
+#                  millrace-typed (with Debezium's values: insert), millrace-4-threads (copy), millrace-profiled (with the continuous
+#                  profiler); librdkafka and librdkafka-exactly-once (librdkafka with nothing to do but to send: copy, steady);
+#                  the default depends on the load
 #   --peer N=S     also a program of yours, which the script S starts, or a program and its configuration (benchmarks/README.md)
 #   --beside N=B   also another build of millrace
 #   --rounds N     default 3

@@ -40,6 +40,7 @@ KNOWN = {
     "millrace": ("start-millrace.sh", {}),
     "millrace-exactly-once": ("start-millrace.sh", {"PEER_DELIVERY": "exactly-once"}),
     "millrace-typed": ("start-millrace.sh", {"PEER_OPTIONS": 'types = "debezium"'}),
+    "millrace-profiled": ("start-millrace.sh", {"PEER_PROFILED": "yes"}),
     "millrace-4-threads": ("start-millrace.sh", {"PEER_OPTIONS": "snapshot.max.threads = 4"}),
     "librdkafka": ("start-floor.sh", {}),
     "librdkafka-exactly-once": ("start-floor.sh", {"PEER_DELIVERY": "exactly-once"}),

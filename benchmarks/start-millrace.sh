@@ -16,6 +16,7 @@
 #   PEER_END_LSN       end of the backlog, for programs that write to no topic
 #   MILLRACE_BIN       (here) the binary, default build/release/millrace
 #   PEER_DELIVERY      (here) at-least-once (default) or exactly-once
+#   PEER_PROFILED      (here) "yes": with the continuous profiler
 #   PEER_OPTIONS       (here) more lines of the configuration
 #   PEER_HTTP          (here) where it serves its metrics, default a free port
 set -euo pipefail
@@ -33,6 +34,7 @@ sink.type = "kafka"
 sink.kafka.brokers = ["$PEER_BOOTSTRAP"]
 sink.kafka.delivery = "${PEER_DELIVERY:-at-least-once}"
 http.address = "${PEER_HTTP:-127.0.0.1:0}"
+${PEER_PROFILED:+profiling.path = \"$PEER_FOLDER/profiles\"}
 ${PEER_SNAPSHOT_MODE:+snapshot.mode = \"$PEER_SNAPSHOT_MODE\"}
 ${PEER_OPTIONS:-}
 END

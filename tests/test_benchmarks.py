@@ -85,9 +85,9 @@ http.address = "127.0.0.1:0"
 # tombstones: no
 tombstones = false
 """)
-    peer = ("--programs", "pg_recvlogical", "--peer", f"mine={os.environ['MILLRACE_BIN']},{template}", "--rows", "1000", "--rounds", "1")
+    peer = ("--programs", "pg_recvlogical,millrace-profiled", "--peer", f"mine={os.environ['MILLRACE_BIN']},{template}", "--rows", "1000", "--rounds", "1")
     _, runs = matrix("--only", "insert,mixed", *peer)
-    assert runs["insert", "mine"][0]["rows"] == 1000 and runs["mixed", "mine"][0]["rows"] == 10000
+    assert runs["insert", "mine"][0]["rows"] == runs["insert", "millrace-profiled"][0]["rows"] == 1000 and runs["mixed", "mine"][0]["rows"] == 10000
     for path in glob.glob(os.path.join(BENCHMARKS, "templates", "*")):
         filled = subprocess.run([os.path.join(BENCHMARKS, "start-template.py")], capture_output=True, text=True, check=True, timeout=60, env={
             **os.environ, "PEER_BINARY": "/bin/echo", "PEER_TEMPLATE": path, "PEER_FOLDER": str(tmp_path), "PEER_PG_URL": "postgresql://u:p@h:1/d",

@@ -29,7 +29,7 @@ from kafka_faults import KafkaFaults
 from kit import Database, dsn, eventually, stand
 from network_faults import NetworkFaults
 from postgres_faults import PostgresFaults
-from profiler_clients import Clients
+from profiler_clients import Clients, check_folder
 from recovery import Recovery
 from sampler import Sampler
 from servers import Broker, Proxy
@@ -44,16 +44,14 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
     """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which
     is millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it.
 
-    `broker`: another one, or a cluster, that the caller closes. `profiler`: millrace's does all it can, and clients ask
-    for profiles. `end_limit_s`: for a millrace that was told to end."""
+    `broker`: another one, or a cluster, that the caller closes. `profiler`: millrace's does all it can, or less
+    from one start to the next, and clients ask for profiles."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", broker=None, profiler=False,
-                 end_limit_s=60, **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", broker=None, profiler=False, **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
         self.profiler = profiler
-        self.end_limit_s = end_limit_s
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
         self.broker, self.own_broker = broker, broker is None
@@ -101,9 +99,6 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         return [{name: str(value) for name, value in row.items() if value is not None} for (row,) in found]
 
     # ---- millrace ----
-
-    def millrace_ended(self, code):
-        """Called each time it has, before it is started again; for whoever wants to look then."""
 
     def revive(self):
         """As a supervisor would."""
@@ -241,6 +236,8 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
             self.counts["wide events"], self.counts["wide transactions"] = len(judge.events), self.wide.units
         for problem in self.clients.problems if self.clients is not None else ():
             checker.report.wrong("profile", problem)
+        if self.clients is not None:
+            self.counts["files of the profiler"] = check_folder(os.path.join(self.folder, "profiles"))
         for line in self.subject.log:
             for canary in ("rolled back", "xxxxxxxx", "millrace-stand"):
                 if canary in line:

@@ -23,6 +23,7 @@ from servers import LOG4J, end_with_parent, free_port
 STREAMED = ("ledger", "acct", "churn")
 # What may end a millrace that nobody killed: an orderly stop, and one that could not wait for everything.
 ORDERLY = (0, 3)
+END_LIMIT_S = 60  # for one that was told to end
 
 
 def show_stacks(pid):
@@ -63,6 +64,9 @@ class MillraceSubject:
         return self.millrace.process
 
     def start(self):
+        if self.http is not None:  # another part of the profiler is off each time
+            off = ("profiling__recorder", "profiling__path", "profiling__heap", "nothing")
+            self.millrace.configure(**{**self.values, off[len(self.codes) % len(off)]: None})
         self.millrace.start()
 
     def said(self, lines=12):
@@ -71,7 +75,7 @@ class MillraceSubject:
 
     def ended(self, limit_s=None):
         """Notes how a millrace ended."""
-        limit_s = limit_s or self.scene.end_limit_s
+        limit_s = limit_s or END_LIMIT_S
         try:
             code = self.millrace.ended(limit_s)
         except subprocess.TimeoutExpired:
@@ -79,7 +83,6 @@ class MillraceSubject:
             raise AssertionError(f"millrace did not end within {limit_s} s:\n{self.said()}") from None
         self.log += self.millrace.lines
         self.codes.append(code)
-        self.scene.millrace_ended(code)
         return code
 
     def revive(self):
@@ -107,7 +110,7 @@ class MillraceSubject:
         self.millrace.process.send_signal(number)
 
     def finish(self):
-        assert self.millrace.stop(self.scene.end_limit_s) == 0, self.said()
+        assert self.millrace.stop(END_LIMIT_S) == 0, self.said()
         self.log += self.millrace.lines
 
     def form(self):
