@@ -74,7 +74,6 @@ def test_each_endpoint_answers(database, streaming):
     for part, found in (("LIC.T", 1), ("%54", 1), ("nobody", 0)):
         answer = process.get(f"/status?filter={part}").json
         assert len(answer["tables"]) == answer["table_found"] == found and answer["table_count"] == 1
-    assert process.stop() == 0
 
 
 def test_history_goes_on(streaming):
@@ -273,7 +272,6 @@ def test_status_says_where_options_were_set_and_names_what_events_are_about(stre
     assert "log.level" not in origins and set(origins) <= set(status["configuration"])
     made = next(event for event in status["events"] if event["event"] == "publication_created")
     assert f"publication {process.database.publication}" in made["about"]
-    assert process.stop() == 0
 
 
 # ---- top ----
@@ -385,7 +383,6 @@ def test_long_profiles_leave_a_place(streaming):
     assert answer.status == 429 and "one place is kept" in answer.body
     for client in asked:
         client.close()
-    assert process.stop() == 0
 
 
 def test_an_open_address_is_warned_of(streaming):
@@ -414,7 +411,6 @@ def test_port_taken(database, streaming, millrace):
 def test_switched_off(streaming):
     process = streaming(http__address='""')
     assert not process.log("http_listening")
-    assert process.stop() == 0
 
 
 # ---- under attack ----
@@ -463,7 +459,6 @@ def test_slow_clients_hold_up_nobody(database, streaming):
     for connection in crowd:
         connection.close()
     eventually(lambda: open_descriptors(process) <= before + 2, 30, "their descriptors are closed")
-    assert process.stop() == 0
 
 
 def test_readers_that_take_nothing(streaming):
@@ -480,7 +475,6 @@ def test_readers_that_take_nothing(streaming):
     assert process.get("/metrics").status == 200
     for connection in crowd:
         connection.close()
-    assert process.stop() == 0
 
 
 def test_more_clients_than_places(database, streaming):
@@ -509,7 +503,6 @@ def test_more_clients_than_places(database, streaming):
     eventually(lambda: open_descriptors(process) <= before + 2, 30, "descriptors are closed")
     if "MILLRACE_TEST_SANITIZED" not in os.environ:
         assert resident_kib(process) - before_kib < 16 * 1024
-    assert process.stop() == 0
 
 
 def test_malformed_requests(streaming):
@@ -529,7 +522,6 @@ def test_malformed_requests(streaming):
                 answer = b""
             assert not answer.startswith(b"HTTP/1.1 200")
     assert process.get("/healthz").status == 200
-    assert process.stop() == 0
 
 
 # ---- the commands ----

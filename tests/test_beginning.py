@@ -285,7 +285,6 @@ def test_a_slot_that_was_moved_past_an_offset(scene, tmp_path):
     at = number(here.database)
     path = offset_file(tmp_path, at, at)
     here.process.start("--after-offset", path).streaming()
-    assert here.process.stop() == 0
 
 
 def test_where_nothing_is_stored_the_slot_counts(scene, tmp_path):

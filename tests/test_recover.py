@@ -303,7 +303,6 @@ def test_a_gap_that_is_open_is_said_until_all_of_it_is_settled(database, scene):
     assert scene.gap()["settled"] == "gap" and "Nothing is seen to be missing" in scene.recover()[1]
     process.start().streaming()
     assert process.figure("millrace_gap_open") == 0 and "gap: is open" not in check(process)[1] and not process.log("gap_open")
-    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("mode", ["always", "when_needed"])
