@@ -394,9 +394,9 @@ def check(process):
     return done.returncode, done.stdout
 
 
-def expect(answer, code, *said):
-    """`answer`, an exit code and what was said, has that code and these words; answers what was said."""
-    assert answer[0] == code and all(words in answer[1] for words in said), answer
+def expect(answer, code, *said, without="\0"):
+    """`answer`, an exit code and what was said, has that code and these words, and not the words `without`; answers what was said."""
+    assert answer[0] == code and all(words in answer[1] for words in said) and without not in answer[1], answer
     return answer[1]
 
 

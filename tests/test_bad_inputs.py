@@ -369,8 +369,7 @@ def test_rows_never_go_to_standard_output_unasked(database, millrace):
 def test_profile_that_is_refused_says_why_in_words(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(profiling__endpoints="true").start().streaming()
-    code, text = run("profile", "--heap", "--address", process.address(), environment=os.environ)
-    assert code == 78 and "heap profiling not activated" in text and "{" not in text, text
+    expect(run("profile", "--heap", "--address", process.address(), environment=os.environ), 78, "heap profiling not activated", without="{")
 
 
 @pytest.mark.parametrize("options,said", [

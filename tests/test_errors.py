@@ -294,8 +294,7 @@ def test_the_slot_of_a_copy_of_another_database_is_left_alone(database, millrace
             process.start().streaming()
             assert process.stop() == 0
         else:
-            code, said = process.run_to_end()
-            assert code == 78 and name in said and "choose another slot_name" in said and "pg_drop_replication_slot" not in said, said
+            expect(process.run_to_end(), 78, name, "choose another slot_name", without="pg_drop_replication_slot")
         assert database.run("SELECT database FROM pg_replication_slots WHERE slot_name = %s", [name])[0][0] == other.name
     finally:
         other.drop()

@@ -74,8 +74,7 @@ class Sweep:
         """What a whole run writes: the first copy, an insert, an update and a delete, a copy beside them."""
         process, database = self.process, self.scene.database
         path = os.path.join(process.folder, "out")
-        code, text = check(process)
-        assert code == 0, text
+        expect(check(process), 0)
         with open(path, "w", encoding="utf-8") as out:
             process.start(stdout=out)
         try:

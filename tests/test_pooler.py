@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from faults.servers import end_with_parent, free_port, port_open
-from kit import check, dsn, eventually
+from kit import check, dsn, eventually, expect
 
 pytestmark = pytest.mark.skipif("MILLRACE_TEST_PGBOUNCER" not in os.environ, reason="MILLRACE_TEST_PGBOUNCER is not set (tests/run.sh)")
 IGNORING = {"ignore_startup_parameters": "extra_float_digits, options"}
@@ -80,8 +80,7 @@ def test_one_that_leaves_out_settings(database, millrace, folder, mode):
         assert "goes through a pooler or a proxy: the login named another process" in text, text
         assert not database.run("SELECT FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
     process.environment["TEST_URL"] = dsn(database.name)
-    code, text = check(process)
-    assert code == 0 and "pooler" not in text, text
+    expect(check(process), 0, without="pooler")
 
 
 def test_what_the_page_says_of_it(database, folder):

@@ -207,8 +207,7 @@ def test_check_names_each_condition(millrace_for):
         database.run("CREATE TABLE gone (i int); DROP TABLE gone")
         database.run("VACUUM FULL pg_class")
         assert process.ended(LIMIT_S) == 10
-        code, text = check(process)
-        assert code == 10 and "slot_drop" not in text and "set hot_standby_feedback = on and primary_slot_name" in text, text
+        expect(check(process), 10, "set hot_standby_feedback = on and primary_slot_name", without="slot_drop")
 
 
 def test_standby_of_15(millrace_for):
