@@ -43,7 +43,7 @@ SYSTEM = {
     "options": "test_bad_inputs test_errors test_passwords test_reload test_canary",
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
-    "postgres/conn": "test_conditions test_pooler test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
+    "postgres/conn": "test_conditions test_pooler test_security test_passwords test_kerberos lies/test_lying_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
     "postgres/server": "test_managed test_slot_cost test_state test_publication test_strangers test_beginning test_left_out faults/test_slot faults/test_failover faults/test_standby_source faults/test_restored_source test_moving faults/test_move",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
@@ -53,7 +53,7 @@ SYSTEM = {
     "sink": "test_operations test_delivery test_topics test_consumers test_shadow_run",
     "sink/kafka": "test_faults test_refused test_topics test_security test_state lies/test_lying_kafka lies/test_joint_answers lies/test_lies faults/test_broker "
                   "faults/test_cluster faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
-    "stream": "test_operations test_reselect test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
+    "stream": "test_operations test_reselect test_schema_changes test_logical_messages test_tables test_keys test_hostile_role lies/test_lying_postgres "
               "lies/test_lies test_version_18",
     "terminal": "test_runbook test_errors",
     "verify": "test_every test_programs test_verify test_verify_values test_repair test_recover faults/test_standby_verify",

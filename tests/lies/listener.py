@@ -1,4 +1,4 @@
-"""What the lying servers have in common: ports of 127.0.0.1, and a thread for each connection."""
+"""What the lying servers have in common: ports, and a thread for each connection."""
 
 import socket
 import threading
@@ -7,9 +7,9 @@ import threading
 class Listener:
     """Who inherits has `_serve(connection)`, and calls `listen` once it is ready to; `ports` are those that it got."""
 
-    def listen(self, count=1, backlog=64):
+    def listen(self, count=1, backlog=64, host="127.0.0.1"):
         self.stopped, self.open = False, []
-        self.servers = [socket.create_server(("127.0.0.1", 0), backlog=backlog) for _ in range(count)]
+        self.servers = [socket.create_server((host, 0), backlog=backlog) for _ in range(count)]
         self.ports = [server.getsockname()[1] for server in self.servers]
         for server in self.servers:
             threading.Thread(target=self._accept, args=(server,), daemon=True).start()

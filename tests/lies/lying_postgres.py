@@ -2,26 +2,44 @@
 list of fields (fields.py), and one of them is sent otherwise.
 
 Formats: PostgreSQL's manual, "Message Formats", "Streaming Replication Protocol", "Logical Replication Message Formats",
-"SASL Authentication". What millrace asks and what an honest server answers: ../fake_postgres.py."""
+"SASL Authentication"."""
 
 import base64
 import hashlib
 import hmac
-import os
 import re
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# pylint: disable=wrong-import-position
-from fake_postgres import PARAMETERS, QUESTIONS, TEXT, data_row, error  # noqa: E402
-from fields import Field, Message, garbage, number  # noqa: E402
-from listener import Listener  # noqa: E402
+from fields import Field, Message, garbage, number
+from listener import Listener
 
+TEXT = 25
+PARAMETERS = {"server_version": "15.18", "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
+              "integer_datetimes": "on", "standard_conforming_strings": "on", "TimeZone": "UTC"}
+
+# What millrace asks, by a part of its text, in the order in which a start asks it; and what an honest server answers.
+QUESTIONS = {
+    "lock": (r"pg_try_advisory_lock", [["t"]]),
+    "identity": (r"^IDENTIFY_SYSTEM", [["7000000000000000001", "1", "0/2000", "shop"]]),
+    "state": (r"current_setting\('wal_level'\)",
+              [["logical", "UTF8", None, None, "4711", "t", "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
+                None, None, None, None, "t", "t", "t", "f"]]),
+    "slots": (r"^SELECT slot_name, confirmed_flush_lsn", [["shop", "0/1000", None]]),
+    "young": (r"^SELECT EXISTS \(SELECT FROM pg_publication p", [["f"]]),
+    "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
+    "unlogged parts": (r"fits AS \(SELECT DISTINCT", [["0", None]]),
+    "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
+    "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]]),
+    "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
+    "captured": (r"WHEN l\.oid", [["16385", "2", "t", "0", None, None, None]]),
+    "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
+    "form": (r"^SELECT 0::bigint AS oid", [["0", None, None, "0", None, None, None, "t", "t", "t", "t", "f", "f"]]),
+    "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
+}
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
@@ -97,6 +115,22 @@ NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
 
 def framed(kind):
     return lambda body, length=None: kind + number(4, len(body) + 4 if length is None else length) + body
+
+
+def data_row(values):
+    body = struct.pack("!H", len(values))
+    for value in values:
+        if value is None:
+            body += struct.pack("!i", -1)
+        else:
+            value = value if isinstance(value, bytes) else value.encode()
+            body += struct.pack("!i", len(value)) + value
+    return framed(b"D")(body)
+
+
+def error(sqlstate, text):
+    fields = ("S", "FATAL"), ("V", "FATAL"), ("C", sqlstate), ("M", text)
+    return framed(b"E")(b"".join(f"{field}{value}\0".encode() for field, value in fields) + b"\0")
 
 
 def of(name, kind, *fields):
@@ -518,7 +552,7 @@ class LyingPostgres(Listener):
     """`lie` None: an honest one. `told`: that it was told. `confirmed`: the highest position that the other side says is
     safe; `faults`: what it may not have said."""
 
-    def __init__(self, lie=None, stream=STREAM, patience_s=0, state=""):
+    def __init__(self, lie=None, stream=STREAM, patience_s=0, state="", host="127.0.0.1"):
         self.lie, self.state = lie, lie.state if lie else state
         self.stream = stream = STREAMS.get(self.state, stream)
         self.patience_s = patience_s  # how long it waits for each transaction's confirmation before it sends the next
@@ -533,10 +567,13 @@ class LyingPostgres(Listener):
         self.on_confirm = None
         self.connections = 0
         self.copied = False  # the stream's slot was made of the copy's
-        self.listen(backlog=16)
+        self.asked, self.asked_of_sender = [], []  # in all sessions; in the one that streams
+        self.start_up, self.passwords = [], []
+        self.host = host
+        self.listen(backlog=16, host=host)
 
     def dsn(self):
-        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.ports[0]}/shop?connect_timeout=3"
+        return f"postgresql://someone:{PASSWORD}@{self.host}:{self.ports[0]}/shop?connect_timeout=3"
 
     def _accepted(self):
         if self.told.is_set():
@@ -579,6 +616,7 @@ class Session:
         self.server, self.connection = server, connection
         self.received = b""
         self.late = b""
+        self.asked = []
 
     # ---- bytes ----
 
@@ -618,8 +656,8 @@ class Session:
             self.server.told.set()
 
     def spoil_scram(self, message):
-        """These differ each time: the same lie about this one."""
-        return next(make for how, make in lies_of(message) if how == self.server.lie.how)()
+        """These differ each time: the same lie about this one. What is no lie of the list is told of what would be true."""
+        return next((make for how, make in lies_of(message) if how == self.server.lie.how), lambda: self.server.lie.make(message))()
 
     def send(self, data_of):
         self.server.note(data_of)
@@ -647,17 +685,18 @@ class Session:
     def run(self):
         while True:
             length, code = struct.unpack("!II", self.take(8))
-            self.take(length - 8)
+            parameters = self.take(length - 8)
             if code == 80877103:  # SSLRequest
                 self.say(SSL)
             elif code == 196608:
                 break
             else:
                 return
+        self.server.start_up.append(parameters.decode().split("\0"))
         way_in = self.server.lie.login if self.server.lie else "trust"
         self.say(*login(way_in))
         if way_in in ("cleartext", "md5"):
-            self.take_message()
+            self.server.passwords.append(self.take_message()[1].rstrip(b"\0").decode())
         elif way_in == "scram":
             self.scram()
         self.say(*greeting())
@@ -692,7 +731,10 @@ class Session:
         other = {"signals": TWO_TABLES if self.server.stream is SIGNAL_STREAM else {}, "fresh": FRESH, "copy": {} if self.server.copied else FRESH,
                  "copy again": {} if self.server.copied else FRESH, "resumed": RESUMED}.get(state, {})
         other = {**other, "client's port": [[str(self.connection.getpeername()[1])]]}
+        self.asked.append(text)
+        self.server.asked.append(text)
         if text.startswith("START_REPLICATION"):
+            self.server.asked_of_sender = self.asked
             self.replicate(text)
             return
         for name, (pattern, rows, columns) in COPIED.items() if state.startswith("copy") else ():
@@ -711,9 +753,17 @@ class Session:
                 return
         for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **ORDERED, **BACK, **MADE}.items():
             if re.search(pattern, text):
-                self.say(*answer(name, other.get(name, rows), len(rows[0])))
+                self.tell(name, other.get(name, rows), len(rows[0]))
                 return
         self.send(framed(b"C")(b"SET\0") + framed(b"Z")(b"I"))
+
+    def tell(self, name, rows, columns):
+        """An answer; a lie may be about its rows."""
+        if self.server.lie is not None and self.server.lie.target == f"{name} rows":
+            rows = self.server.lie.make(rows)
+            columns = len(rows[0]) if rows else columns
+            self.server.told.set()
+        self.say(*answer(name, rows, columns))
 
     def replicate(self, text):
         high, low = re.search(r"LOGICAL (\w+)/(\w+)", text).groups()
