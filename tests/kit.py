@@ -25,6 +25,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from consume import up_to_now
+
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
 BINARY = os.environ["MILLRACE_BIN"]
 GO = shutil.which("go") or "/usr/local/go/bin/go"
@@ -492,20 +494,7 @@ def read_whole(admin, names):
     """{topic: its records, partition by partition}, of topics that nobody writes to: one reader for each of hundreds costs both sides more than
     the records do."""
     metadata = admin.list_topics(timeout=10).topics
-    records = {(name, partition): [] for name in names for partition in sorted(metadata[name].partitions)}
-    left, deadline = set(records), time.monotonic() + 60
-    consumer = Consumer({**READER, "group.id": "whole", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(*place, 0) for place in records])
-    while left:
-        assert time.monotonic() < deadline, f"{left} have no end"
-        for message in consumer.consume(5000, timeout=0.2):
-            place = message.topic(), message.partition()
-            if message.error() is None:
-                records[place].append(Record(message))
-            elif message.error().code() == KafkaError._PARTITION_EOF:  # pylint: disable=protected-access
-                left.discard(place)
-    consumer.close()
     whole = {name: [] for name in names}
-    for (name, _), found in records.items():
-        whole[name] += found
-    return whole
+    for message in up_to_now([(name, partition) for name in names for partition in metadata[name].partitions], BOOTSTRAP):
+        whole[message.topic()].append(Record(message))
+    return {name: sorted(records, key=lambda record: record.partition) for name, records in whole.items()}

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from consume import murmur2
 from kit import BOOTSTRAP, batches_on_disk, eventually
 
 ENVELOPE = ["before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"]
@@ -228,20 +229,6 @@ def test_partitioned_table(database, millrace, topic):
     (record,) = topic(database.topic("t_low")).take(1)
     assert process.stop() == 0
     assert record.json["after"] == {"id": 5}
-
-
-def murmur2(data):
-    """Kafka's hash of keys, written from its definition."""
-    m, mask = 0x5bd1e995, 0xffffffff
-    h = 0x9747b28c ^ len(data)
-    whole = len(data) // 4 * 4
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i:i + 4], "little") * m & mask
-        h = h * m & mask ^ (k ^ k >> 24) * m & mask
-    if data[whole:]:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
 
 
 def test_partitioner_is_that_of_java(database, millrace, topic):

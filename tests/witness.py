@@ -5,8 +5,9 @@ import collections
 import json
 import struct
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from consume import up_to_now
 from kit import BOOTSTRAP, connect, eventually
 from witness_values import EXTENSIONS, HIDDEN, Type, Values, placeholders
 
@@ -75,24 +76,9 @@ class Moment:
 
 def records(topic):
     """All that is committed until the topic's present end, partition by partition, in order."""
-    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": "witness", "log_level": 0, "enable.partition.eof": True,
-                         "isolation.level": "read_committed", "enable.auto.commit": False})
-    found = consumer.list_topics(topic, timeout=20).topics[topic]
+    found = AdminClient({"bootstrap.servers": BOOTSTRAP}).list_topics(topic, timeout=20).topics[topic]
     for partition in found.partitions if found.error is None else ():
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
-        consumer.assign([TopicPartition(topic, partition, low)])
-        while low < high:
-            message = consumer.poll(60)
-            assert message is not None, f"{topic} is silent"
-            if message.error() is None:
-                low = message.offset() + 1
-                if message.offset() < high:
-                    yield message
-            else:
-                # pylint: disable=protected-access
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                low = max(low, message.offset())
-    consumer.close()
+        yield from up_to_now([(topic, partition)], BOOTSTRAP)
 
 
 class Decoded:

@@ -56,3 +56,19 @@ def up_to_now(partitions, bootstrap=None, quiet_s=60):
                     ends.pop(where, None)
     finally:
         consumer.close()
+
+
+def murmur2(data):
+    """As Kafka's Java client has it; the partition of a key is its 31 low bits modulo the partitions."""
+    mask = 0xFFFFFFFF
+    h = (0x9747B28C ^ len(data)) & mask
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at:at + 4], "little") * 0x5BD1E995 & mask
+        k = (k ^ k >> 24) * 0x5BD1E995 & mask
+        h = (h * 0x5BD1E995 & mask) ^ k
+    rest = data[whole:]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & mask
+    h = (h ^ h >> 13) * 0x5BD1E995 & mask
+    return h ^ h >> 15

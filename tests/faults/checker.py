@@ -13,27 +13,11 @@ from collections import Counter, defaultdict
 
 from confluent_kafka.admin import AdminClient
 
-from consume import up_to_now
+from consume import murmur2, up_to_now
 from forms import MillraceForm
 from workload import MONEY, ROLLED_BACK
 
 UNCHANGED = "__debezium_unavailable_value"
-
-
-def murmur2(data):
-    """As Kafka's Java client has it; the partition of a key is its 31 low bits modulo the partitions."""
-    mask = 0xFFFFFFFF
-    h = (0x9747B28C ^ len(data)) & mask
-    whole = len(data) // 4 * 4
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at:at + 4], "little") * 0x5BD1E995 & mask
-        k = (k ^ k >> 24) * 0x5BD1E995 & mask
-        h = (h * 0x5BD1E995 & mask) ^ k
-    rest = data[whole:]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * 0x5BD1E995 & mask
-    h = (h ^ h >> 13) * 0x5BD1E995 & mask
-    return h ^ h >> 15
 
 
 @dataclasses.dataclass(slots=True)

@@ -2,41 +2,21 @@
 
 Formats: https://kafka.apache.org/protocol, InitProducerId version 1 and Produce version 3; record batches of version 2."""
 
+import os
 import socket
 import struct
+import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lies"))
+
+from lying_kafka import batch_of  # noqa: E402 # pylint: disable=wrong-import-position
 
 INIT_PRODUCER_ID, PRODUCE = 22, 0
 TRANSACTIONAL = 0x10
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def text(value):
     return struct.pack(">h", len(value)) + value.encode()
-
-
-def varint(value):
-    value = value << 1 ^ value >> 63
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def batch(key, value, producer, epoch, timestamp_ms):
-    record = b"\0" + varint(0) + varint(0) + varint(len(key)) + key + varint(len(value)) + value + varint(0)
-    body = struct.pack(">hiqqqhii", TRANSACTIONAL, 0, timestamp_ms, timestamp_ms, producer, epoch, 0, 1)
-    body += varint(len(record)) + record
-    behind_length = struct.pack(">ibI", -1, 2, crc32c(body)) + body
-    return struct.pack(">qi", 0, len(behind_length)) + behind_length
 
 
 def ask(address, kind, version, body):
@@ -55,7 +35,7 @@ def leave_open(address, transactional_id, topic, key, value, timestamp_ms):
     said = ask(address, INIT_PRODUCER_ID, 1, text(transactional_id) + struct.pack(">i", 60000))
     _, error, producer, epoch = struct.unpack(">ihqh", said)
     assert error == 0, error
-    records = batch(key, value, producer, epoch, timestamp_ms)
+    records = batch_of((key, value), producer=(producer, epoch, 0), attributes=TRANSACTIONAL, timestamp_ms=timestamp_ms).data
     said = ask(address, PRODUCE, 3, text(transactional_id) + struct.pack(">hii", -1, 10000, 1) + text(topic)
                + struct.pack(">iii", 1, 0, len(records)) + records)
     error, = struct.unpack_from(">h", said, 4 + 2 + len(topic) + 4 + 4)

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from checker import Checker, Partition, murmur2
+from checker import Checker, Partition
+from consume import murmur2
 from forms import DebeziumForm, MillraceForm
 
 TOPIC = "x.public."

@@ -129,15 +129,15 @@ def varint(value):
     return bytes([*out, value])
 
 
-def batch_of(*records):
-    """Pairs of key and value, None for neither, of a producer without a number."""
+def batch_of(*records, producer=(-1, -1, -1), attributes=0, timestamp_ms=0):
+    """Pairs of key and value, None for neither. `producer`: its number, its epoch, and that of the first record."""
     def counted(data):
         return varint(-1) if data is None else varint(len(data)) + data
 
     def record(i, key, value):
         data = b"\0" + varint(0) + varint(i) + counted(key) + counted(value) + varint(0)
         return varint(len(data)) + data
-    body = struct.pack(">hiqqqhii", 0, len(records) - 1, 0, 0, -1, -1, -1, len(records)) + b"".join(
+    body = struct.pack(">hiqqqhii", attributes, len(records) - 1, timestamp_ms, timestamp_ms, *producer, len(records)) + b"".join(
         record(i, *pair) for i, pair in enumerate(records))
     behind_length = struct.pack(">ibI", -1, 2, crc32c(body)) + body
     return Batch(struct.pack(">qi", 0, len(behind_length)) + behind_length)

@@ -12,6 +12,8 @@ import json
 import re
 from collections import Counter, defaultdict
 
+from consume import murmur2
+
 UNAVAILABLE = "__debezium_unavailable_value"
 NUMBERS, FLOATS, BOOL = {"20", "21", "23", "26"}, {"700", "701"}, "16"
 MARKER = ("w", "marker")
@@ -20,20 +22,6 @@ POSITION = re.compile(rb"([0-9A-Fa-f]{16})-([0-9A-Fa-f]{10})-([0-9A-Fa-f])")
 
 class Number(str):
     """A number as it stands in the JSON text."""
-
-
-def murmur2(data):
-    """As Kafka's Java client has it."""
-    mask, m = 0xFFFFFFFF, 0x5BD1E995
-    h = (0x9747B28C ^ len(data)) & mask
-    whole = len(data) // 4 * 4
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at:at + 4], "little") * m & mask
-        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
-    if data[whole:]:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
 
 
 def parse(text):
