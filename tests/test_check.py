@@ -1,11 +1,11 @@
 """`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
 
-import threading
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kit import check, connect, dsn, eventually, expect, is_linked_with
+from endless import Endless
+from kit import check, dsn, eventually, expect, is_linked_with
 
 
 def state(database):
@@ -139,20 +139,14 @@ def test_beside_a_stream_that_goes_on(database, millrace):
     """The slot is further than what was read of the stored position a moment before: no row is missing for that."""
     database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
     process = millrace().start().streaming()
-    ended = threading.Event()
 
-    def write():
-        with connect(database.name) as connection:
-            while not ended.is_set():
-                connection.execute("INSERT INTO t DEFAULT VALUES")
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    def write(connection, _):
+        while True:
+            connection.execute("INSERT INTO t DEFAULT VALUES")
+            yield
+    with Endless(database, write):
         for _ in range(5):
             expect(check(process), 0, "is in use by this pipeline")
-    finally:
-        ended.set()
-        writer.join()
 
 
 def test_few_rights(database, millrace):
@@ -251,20 +245,14 @@ def test_a_slot_that_takes_a_whole_core_is_named_with_the_tables_that_write(data
     database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (v text); CREATE PUBLICATION {database.publication} FOR TABLE t")
     database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
     database.run("INSERT INTO other SELECT repeat(md5(i::text), 8) FROM generate_series(1, 250000) i")
-    ended = threading.Event()
 
-    def decode():
-        with connect(database.name) as connection:
-            while not ended.is_set():
-                connection.execute("SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
-                                   " 'publication_names', %s)", [database.slot, database.publication])
+    def decode(connection, _):
+        while True:
+            connection.execute("SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+                               " 'publication_names', %s)", [database.slot, database.publication])
+            yield
 
     assert "core's limit" not in check(process)[1]
-    reader = threading.Thread(target=decode)
-    reader.start()
-    try:
+    with Endless(database, decode):
         said = eventually(lambda: next((line for line in check(process)[1].splitlines() if "core's limit" in line), None), 60, "the warning")
-    finally:
-        ended.set()
-        reader.join()
     assert "public.other 100 %" in said, said

@@ -11,6 +11,7 @@ import urllib.parse
 import psycopg
 import pytest
 
+from endless import Endless
 from kit import BINARY, connect, dsn, eventually, expect, figures
 from ledger import peak_rss_mb
 from registry import Registry
@@ -270,17 +271,14 @@ def test_a_reload_changes_the_list(database, millrace, topic):
     """On, with another name, off, and on: nothing is lost or repeated, and a transaction has one list or the other."""
     database.run("CREATE TABLE t (id serial PRIMARY KEY)")
     process = millrace().start().streaming()
-    stop = threading.Event()
 
-    def write():
-        with connect(database.name) as connection:
-            while not stop.is_set():
-                with connection.transaction():
-                    say(connection, {"user": "u", "reason": "r"})
-                    connection.execute("INSERT INTO t DEFAULT VALUES")
-                    connection.execute("INSERT INTO t DEFAULT VALUES")
-    writer = threading.Thread(target=write)
-    writer.start()
+    def write(connection, _):
+        while True:
+            with connection.transaction():
+                say(connection, {"user": "u", "reason": "r"})
+                connection.execute("INSERT INTO t DEFAULT VALUES")
+                connection.execute("INSERT INTO t DEFAULT VALUES")
+            yield
     reader, seen = topic(database.topic("t")), []
 
     def comes(wanted):
@@ -288,7 +286,7 @@ def test_a_reload_changes_the_list(database, millrace, topic):
             seen.extend(reader.read(0.1))
             return seen and said(seen[-1]) == wanted
         eventually(there, 60, f"rows with {wanted}")
-    try:
+    with Endless(database, write):
         comes({})
         for names, wanted in ((["user"], {"user": "u"}), (["reason", "user"], {"user": "u", "reason": "r"}), ([], {}), (["reason"], {"reason": "r"})):
             with_tables(process, "t", **({"context__headers": json.dumps(names)} if names else {}))
@@ -296,9 +294,6 @@ def test_a_reload_changes_the_list(database, millrace, topic):
             comes(wanted)
         with_tables(process, "t", context__headers='["mr-pos"]')
         expect(reload(process), 78, "is a header that millrace itself may write")
-    finally:
-        stop.set()
-        writer.join()
     last = database.run("SELECT max(id) FROM t")[0][0]
     while seen[-1].json["after"]["id"] != last:
         seen += reader.take(1)

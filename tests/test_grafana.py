@@ -10,11 +10,10 @@ import os
 import re
 import subprocess
 import sys
-import threading
 
-import psycopg
 import pytest
 
+from endless import Endless
 from kit import dsn, eventually
 from prometheus import CONFIGURATION, ROOT, Exporter, Prometheus, Sample, postgres_exporter
 from test_every import every  # noqa: F401  pylint: disable=unused-import
@@ -110,26 +109,11 @@ def test_every_alert_is_tested_and_documented():
         assert f"- name: {alert}\n" in tests
 
 
-class Writer:
-    """Changes rows until it is left."""
-
-    def __init__(self, database):
-        self.database = database
-        self.stopped = threading.Event()
-        self.thread = threading.Thread(target=self._write, daemon=True)
-
-    def _write(self):
-        with psycopg.connect(dsn(self.database.name), autocommit=True) as connection:
-            while not self.stopped.wait(0.05):
-                connection.execute("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 50)")
-                connection.execute("UPDATE t SET v = 'y' WHERE id IN (SELECT id FROM t ORDER BY id DESC LIMIT 5)")
-
-    def __enter__(self):
-        self.thread.start()
-
-    def __exit__(self, *error):
-        self.stopped.set()
-        self.thread.join(60)
+def write(connection, _):
+    while True:
+        connection.execute("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 50)")
+        connection.execute("UPDATE t SET v = 'y' WHERE id IN (SELECT id FROM t ORDER BY id DESC LIMIT 5)")
+        yield 0.05
 
 
 @pytest.fixture
@@ -167,7 +151,7 @@ def prometheus(database, slot_limit, millrace, every, tmp_path):  # noqa: F811  
         }
         server = Prometheus(tmp_path, targets)
         stack.callback(server.stop)
-        with Writer(database):
+        with Endless(database, write):
             yield server
 
 

@@ -1,5 +1,6 @@
 """Existing rows copied while the stream runs: whoever folds the topic by key has the table, whatever others write meanwhile."""
 
+import itertools
 import json
 import subprocess
 import threading
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from endless import Endless
 from kit import BINARY, connect, dsn, eventually, expect
 from test_reload import reload, with_tables
 from test_snapshot import as_rows, folded, read_until, table_rows
@@ -61,34 +63,19 @@ def test_names_as_options_have_them(database, millrace):
         assert proof.returncode == 0, (name, proof.stdout, proof.stderr)
 
 
-class Writers:
+def writers_of(database, table, extra=None):
     """Rows whose n grows, all the time: inserts, updates of every 97th row, moves of keys, deletes."""
-
-    def __init__(self, database, table, extra=None):
-        self.ends, self.rounds = threading.Event(), 0
-        self.thread = threading.Thread(target=self._write, args=(database, table, extra or {}), daemon=True)
-        self.thread.start()
-
-    def _write(self, database, table, extra):
-        with connect(database.name, port=database.port) as connection:
-            while not self.ends.wait(0.002):
-                self.rounds += 1
-                n = self.rounds
-                connection.execute(
-                    f"INSERT INTO {table} (id, n) VALUES ({1000000 + n}, {n});"
-                    f"UPDATE {table} SET n = {n} WHERE id % 97 = {n % 97};"
-                    f"DELETE FROM {table} WHERE id % 4999 = {n % 4999};"
-                    f"UPDATE {table} SET id = id + 5000000, n = {n} WHERE id = {n % 20000 + 1}")
-                if n in extra:
-                    connection.execute(extra[n])
-
-    def end(self, more=5):
-        seen = self.rounds
-        eventually(lambda: self.rounds >= seen + more or not self.thread.is_alive(), what="more rounds of the writers")
-        assert self.thread.is_alive()  # it did not fail
-        self.ends.set()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
+    def write(connection, _):
+        for n in itertools.count(1):
+            connection.execute(
+                f"INSERT INTO {table} (id, n) VALUES ({1000000 + n}, {n});"
+                f"UPDATE {table} SET n = {n} WHERE id % 97 = {n % 97};"
+                f"DELETE FROM {table} WHERE id % 4999 = {n % 4999};"
+                f"UPDATE {table} SET id = id + 5000000, n = {n} WHERE id = {n % 20000 + 1}")
+            if extra and n in extra:
+                connection.execute(extra[n])
+            yield 0.002
+    return Endless(database, write)
 
 
 def check(database, topic, table, mode="at-least-once", added=None):
@@ -117,8 +104,8 @@ def test_rows_come_in_their_newest_form(database, millrace, topic, mode):
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i;"
                  "ANALYZE t")
     process = millrace(tables=("t",), **MODES[mode]).start().streaming()
-    writers = Writers(database, "t", {40: "ALTER TABLE t ADD COLUMN more int DEFAULT 7"})
-    eventually(lambda: writers.rounds > 5, what="writers")
+    writers = writers_of(database, "t", {40: "ALTER TABLE t ADD COLUMN more int DEFAULT 7"})
+    writers.more(6)
     done = copy(process, "t")
     writers.end(more=60)
     records = check(database, topic, "t", mode, {"more": 7})
@@ -136,20 +123,15 @@ def test_large_values_that_updates_leave_alone_come_too(database, millrace, topi
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int, large text); ALTER TABLE t ALTER large SET STORAGE EXTERNAL;"
                  "INSERT INTO t SELECT i, 0, repeat(md5(i::text), 100) FROM generate_series(1, 3000) i")
     process = millrace(tables=("t",)).start().streaming()
-    ends, rounds = threading.Event(), []
 
-    def write():
-        with connect(database.name) as connection:
-            while not ends.wait(0.05):
-                connection.execute(f"UPDATE t SET n = n + 1 WHERE id % 7 = {len(rounds) % 7}")
-                rounds.append(1)
+    def write(connection, _):
+        for number in itertools.count():
+            connection.execute(f"UPDATE t SET n = n + 1 WHERE id % 7 = {number % 7}")
+            yield 0.05
 
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
-    eventually(lambda: len(rounds) > 20, what="updates")
-    done = copy(process, "t")
-    ends.set()
-    writer.join(60)
+    with Endless(database, write) as writer:
+        writer.more(21)
+        done = copy(process, "t")
     database.run(f"INSERT INTO t VALUES ({LAST}, 0, 'x')")
     records = read_until(topic(database.topic("t")), f'{{"id":{LAST}}}', 280)
     large = {}
@@ -168,7 +150,7 @@ def test_a_truncate_and_a_form_meanwhile(database, millrace, topic):
     """Of a table that is emptied under the copy nothing older comes behind the TRUNCATE."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
     process = millrace(tables=("t",), skipped_operations="[]").start().streaming()
-    writers = Writers(database, "t", {30: "TRUNCATE t", 45: "ALTER TABLE t ALTER n TYPE bigint"})
+    writers = writers_of(database, "t", {30: "TRUNCATE t", 45: "ALTER TABLE t ALTER n TYPE bigint"})
     copy(process, "t")
     writers.end(more=60)
     check(database, topic, "t")
@@ -338,7 +320,7 @@ def test_connections_that_are_cut(database, millrace, topic, mode):
     """The stream's and the reader's, again and again: the chunk at hand is read anew, and nothing older comes behind."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
     process = millrace(tables=("t",), pipeline__reconnect_max='"100ms"', **MODES[mode]).start().streaming()
-    writers = Writers(database, "t")
+    writers = writers_of(database, "t")
     assert command(process, "--pause")[0] == 0 and command(process, "t")[0] == 0
     command(process, "--resume")
     for cut in range(4):
@@ -347,7 +329,7 @@ def test_connections_that_are_cut(database, millrace, topic, mode):
                      " AND pid <> pg_backend_pid() AND application_name LIKE 'millrace%'")
         process.wait_for("source_connected", times=cut + 2)
     eventually(lambda: is_done(process, "public.t"), 120, "the copy")
-    writers.end()
+    writers.end(5)
     check(database, topic, "t", mode)
 
 
@@ -506,7 +488,7 @@ def test_goes_on_after_kills(database, millrace, topic, mode):
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 12000) i")
     states = States(database, topic)
     process = millrace(tables=("t",), **states.options(mode)).start().streaming()
-    writers = Writers(database, "t")
+    writers = writers_of(database, "t")
     gate = Gate(database)
     assert command(process, "t", "--where", behind_gate(4000))[0] == 0
     gate.reached()
@@ -518,7 +500,7 @@ def test_goes_on_after_kills(database, millrace, topic, mode):
     eventually(lambda: copies(process)["public.t"]["rows"] > rows, 120, "more rows")
     process.kill().start().streaming()
     eventually(lambda: process.log("incremental_done") or states.tables() == [], 120, "the end of the copy")
-    writers.end()
+    writers.end(5)
     records = check(database, topic, "t", mode)
     read = keys_read(records)
     assert len(read) > 8000 and (mode == "at-least-once" or len(read) == len(set(read)))
@@ -584,7 +566,7 @@ def test_by_another_key(database, millrace, topic):
     for key, reason in (("loose", "can hold nulls"), ("plain", "no unique B-tree index"), ("seq, n", "can hold nulls"),
                         ("gone", 'no column "gone"'), ("seq,", 'no column ""')):
         expect(command(process, "t", "--key", key), 78, reason, "public.t")
-    writers = Writers(database, "t", {20: "UPDATE t SET seq = seq + 1000000 WHERE id % 89 = 0",
+    writers = writers_of(database, "t", {20: "UPDATE t SET seq = seq + 1000000 WHERE id % 89 = 0",
                                       30: "UPDATE t SET seq = -seq WHERE id % 83 = 0", 40: "TRUNCATE t"})
     done = copy(process, "t", "--key", " seq ")
     writers.end(more=30)

@@ -97,10 +97,10 @@ def test_all_that_was_delivered_is_proved(database, pair, delivery):
     instances = pair(ledger__topic=json.dumps(f"{database.prefix}.{AUDIT}"), snapshot__mode='"initial"',
                      sink__kafka__delivery=f'"{delivery}"', sink__kafka__properties=QUICK)
     instances[0].start().streaming()
-    writers = Writers(database).start()
+    writers = Writers(database)
     for kill in range(5):
         active, standby = instances[kill % 2], instances[(kill + 1) % 2]
-        writers.more()
+        writers.more(300)
         if kill == 1:
             database.run(TABLE.format("c"))
             writers.tables.append("c")
@@ -108,14 +108,14 @@ def test_all_that_was_delivered_is_proved(database, pair, delivery):
             new = database.admin.create_partitions([NewPartitions(database.topic("b"), 4)])
             eventually(lambda new=new: new[database.topic("b")].result(10) is None, 30, "more partitions")
             assert active.get("/api/snapshot", method="POST", body='{"type":"start","tables":["public.b"]}').status == 200
-            writers.more()
+            writers.more(300)
         if kill == 3:
             time.sleep(1.5)  # a range of a second
         standby.start()
         active.kill()
         standby.streaming()
     active = instances[1]
-    writers.more()
+    writers.more(300)
     writers.finish()
     delivered(database)
     exactly_once = delivery == "exactly-once"

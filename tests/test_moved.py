@@ -5,7 +5,7 @@ import pytest
 
 from kit import check as checked
 from kit import eventually
-from test_incremental import LAST, States, Writers, check, copies, is_done, keys_read
+from test_incremental import LAST, States, check, copies, is_done, keys_read, writers_of
 
 MODES = ["at-least-once", "exactly-once"]
 BY_ROOT = {"publication__via_partition_root": "true"}
@@ -72,7 +72,7 @@ def test_attached_ones_are_copied(partitioned, millrace, topic, mode):
     process = millrace(tables=("p", "q"), partitions__moved='"copy"', **BY_ROOT, **states.options(mode)).start().streaming()
     eventually(lambda: states.knows(8), 60, "what is known")
     partitioned.run("UPDATE p SET n = n")  # the topic has all of it
-    writers = Writers(partitioned, "p")
+    writers = writers_of(partitioned, "p")
     table(partitioned, "late", 4000, 700)
     partitioned.run("ALTER TABLE p DETACH PARTITION p2; INSERT INTO p2 SELECT i, 0 FROM generate_series(2500, 2549) i; UPDATE p2 SET n = n + 1;"
                     "ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (2000) TO (3000); ALTER TABLE q DETACH PARTITION q5;"

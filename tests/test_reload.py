@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from endless import Endless
 from kit import BINARY, connect, eventually, expect
 
 
@@ -37,35 +38,26 @@ def with_tables(process, *tables, **options):
     process.path = path
 
 
-class Writer(threading.Thread):
+class Writer(Endless):
     """Inserts 1, 2, 3 … into each table, a transaction each, until it is told to stop."""
 
     def __init__(self, database, tables):
-        super().__init__(daemon=True)
-        self.database, self.tables = database, tables
-        self.last = 0
-        self.stopping = threading.Event()
-        self.start()
-
-    def run(self):
-        with connect(self.database.name) as connection:
-            while not self.stopping.is_set():
-                number = self.last + 1
-                for table in self.tables:
+        def write(connection, _):
+            for number in itertools.count(1):
+                for table in tables:
                     connection.execute(f"INSERT INTO {table} VALUES ({number})")
-                self.last = number
+                yield
+        super().__init__(database, write)
 
     def advance(self):
         """Some more, all of which begin after the call; answers the last that began before it."""
-        before = self.last + 1
-        eventually(lambda: self.last >= before + 20, what="the writer")
+        before = self.rounds + 1
+        self.more(21)
         return before
 
     def finish(self):
-        self.stopping.set()
-        self.join(60)
-        assert not self.is_alive()
-        return self.last
+        self.end()
+        return self.rounds
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

@@ -4,12 +4,12 @@ import json
 import random
 import re
 import subprocess
-import threading
 
 import pytest
 from confluent_kafka import TopicPartition
 
 import witness
+from endless import Endless
 from kit import BINARY, Record, Topic, connect, eventually, expect
 from test_verify import DIFFERENT, EQUAL, after, copied, kinds, of_t, produce
 
@@ -128,31 +128,26 @@ def test_a_dry_run_names_and_changes_nothing(database, planted):
 def test_writers_to_the_same_keys_are_never_overwritten(database, planted, delivery):
     """n of a row only grows, so an event that goes back is one that a repair wrote over a newer one."""
     process = planted(sink__kafka__delivery=json.dumps(delivery))
-    ends = threading.Event()
 
-    def write(seed):
+    def write(connection, seed):
         chance = random.Random(seed)
-        with connect(database.name) as connection:
-            connection.execute("SET synchronous_commit = off")
-            while not ends.wait(0.002):
-                key = chance.choice((1, 3, 4, 5, 77, 78)[seed::3])
-                connection.execute("INSERT INTO t SELECT %(key)s, 'w', nextval('counter') ON CONFLICT (id) DO UPDATE SET n = excluded.n,"
-                                   " v = excluded.v" if chance.random() < 0.7 else "DELETE FROM t WHERE id = %(key)s", {"key": key})
+        connection.execute("SET synchronous_commit = off")
+        while True:
+            key = chance.choice((1, 3, 4, 5, 77, 78)[seed::3])
+            connection.execute("INSERT INTO t SELECT %(key)s, 'w', nextval('counter') ON CONFLICT (id) DO UPDATE SET n = excluded.n,"
+                               " v = excluded.v" if chance.random() < 0.7 else "DELETE FROM t WHERE id = %(key)s", {"key": key})
+            yield 0.002
 
     database.run("CREATE SEQUENCE counter")
-    writers = [threading.Thread(target=write, args=(seed,), daemon=True) for seed in range(3)]
     with subprocess.Popen(command(process, "public.t"), env=process.environment, stdout=subprocess.PIPE, text=True) as run:
-        for writer in writers:
-            writer.start()
+        writers = Endless(database, write, 3)
         text = run.communicate(timeout=240)[0]
     rounds = 1
     while run.returncode != EQUAL and rounds < 4:
         assert said_by(text)[2] is None or said_by(text)[2]["verdict"] != "different", text
         text = subprocess.run(command(process, "public.t"), env=process.environment, capture_output=True, text=True, timeout=240, check=False).stdout
         rounds += 1
-    ends.set()
-    for writer in writers:
-        writer.join()
+    writers.end()
     assert of_t(process)[0] == EQUAL
     agrees(database)
     newest = {}

@@ -9,14 +9,14 @@ import re
 import sqlite3
 import subprocess
 import sys
-import threading
 
 import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from kit import BOOTSTRAP, CLIENT, Millrace, Record, connect, eventually, expect
+from endless import Endless
+from kit import BOOTSTRAP, CLIENT, Millrace, Record, eventually, expect
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "examples")
 DELIVERIES = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
@@ -28,45 +28,34 @@ TABLES = "CREATE SEQUENCE ids START 1000; CREATE SEQUENCE ns; " + "; ".join(TABL
 QUICK = '{ "topic.metadata.refresh.interval.ms" = "200" }'  # partitions that were added are seen soon
 
 
-class Writers:
+class Writers(Endless):
     """Transactions over several tables, some of which are rolled back. Each change that commits has a number of its own."""
 
-    def __init__(self, database, count=3):
-        self.database, self.tables, self.written, self.ended = database, ["a", "b"], 0, threading.Event()
-        self.threads = [threading.Thread(target=self._write, args=(random.Random(n),), daemon=True) for n in range(count)]
+    def __init__(self, database):
+        self.database, self.tables, self.written = database, ["a", "b"], 0
+        super().__init__(database, self._write, 3)
 
-    def start(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def _write(self, chance):
-        with connect(self.database.name) as connection:
-            connection.autocommit = False
-            while not self.ended.is_set():
-                for _ in range(chance.randint(1, 6)):
-                    table = chance.choice(self.tables)
-                    if chance.random() < 0.6:
-                        connection.execute(f"INSERT INTO {table} VALUES (nextval('ids'), nextval('ns'))")
-                    else:
-                        connection.execute(f"UPDATE {table} SET n = nextval('ns') WHERE id = %s", [chance.randint(1, 50)])
-                if chance.random() < 0.2:
-                    connection.rollback()
+    def _write(self, connection, number_of):
+        chance, connection.autocommit = random.Random(number_of), False
+        while True:
+            for _ in range(chance.randint(1, 6)):
+                table = chance.choice(self.tables)
+                if chance.random() < 0.6:
+                    connection.execute(f"INSERT INTO {table} VALUES (nextval('ids'), nextval('ns'))")
                 else:
-                    try:
-                        connection.commit()
-                        self.written += 1
-                    except psycopg.errors.DeadlockDetected:
-                        connection.rollback()
-
-    def more(self, count=300):
-        before = self.written
-        eventually(lambda: self.written >= before + count, what="more transactions")
+                    connection.execute(f"UPDATE {table} SET n = nextval('ns') WHERE id = %s", [chance.randint(1, 50)])
+            if chance.random() < 0.2:
+                connection.rollback()
+            else:
+                try:
+                    connection.commit()
+                    self.written += 1
+                except psycopg.errors.DeadlockDetected:
+                    connection.rollback()
+            yield
 
     def finish(self):
-        self.ended.set()
-        for thread in self.threads:
-            thread.join(30)
+        self.end()
         return self.database.run("SELECT pg_current_wal_lsn()::text")[0][0]
 
 
@@ -150,10 +139,10 @@ def test_no_marker_promises_what_is_not_above_it(database, pair, delivery):
     instances = pair(resolved__interval='"100ms"', snapshot__mode='"initial"', sink__kafka__delivery=f'"{delivery}"',
                      sink__kafka__properties=QUICK)
     instances[0].start().streaming()
-    writers = Writers(database).start()
+    writers = Writers(database)
     for kill in range(KILLS):
         active, standby = instances[kill % 2], instances[(kill + 1) % 2]
-        writers.more()
+        writers.more(300)
         if kill == 1:
             database.run(TABLE.format("c"))
             writers.tables.append("c")
@@ -161,11 +150,11 @@ def test_no_marker_promises_what_is_not_above_it(database, pair, delivery):
             new = database.admin.create_partitions([NewPartitions(database.topic("b"), 4)])
             eventually(lambda new=new: new[database.topic("b")].result(10) is None, 30, "more partitions")
             assert active.get("/api/snapshot", method="POST", body='{"type":"start","tables":["public.b"]}').status == 200
-            writers.more()
+            writers.more(300)
         standby.start()
         active.kill()
         standby.streaming()
-    writers.more()
+    writers.more(300)
     end = number(writers.finish())
     reader = Reader(database, "abcq")
     assert len(reader.partitions) == 3 + 4 + 1 + 1
@@ -260,34 +249,25 @@ class View:
 
 
 class Money:
-    """Moves between accounts of two tables, while the block runs; its sum is the same at each moment."""
+    """Moves between accounts of two tables; its sum is the same at each moment."""
 
     def __init__(self, database):
         database.run("CREATE TABLE a (id int PRIMARY KEY, balance int); CREATE TABLE b (LIKE a INCLUDING ALL)")
-        self.database, self.ended = database, threading.Event()
-        self.cuts = set()
+        self.database, self.cuts = database, set()
 
     def put(self):
         """The first of it, after the stream has begun."""
         self.database.run("; ".join(f"INSERT INTO {table} SELECT n, 100 FROM generate_series(1, 20) n" for table in "ab"))
 
-    def move(self):
-        with connect(self.database.name) as connection:
-            chance = random.Random(1)
-            while not self.ended.wait(0.001):
-                a, b, amount = chance.randint(1, 20), chance.randint(1, 20), chance.randint(-50, 50)
-                with connection.transaction():
-                    connection.execute("UPDATE a SET balance = balance - %s WHERE id = %s", [amount, a])
-                    connection.execute("UPDATE b SET balance = balance + %s WHERE id = %s", [amount, b])
-
-    def __enter__(self):
-        self.mover = threading.Thread(target=self.move, daemon=True)
-        self.mover.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.mover.join()
+    @staticmethod
+    def move(connection, _):
+        chance = random.Random(1)
+        while True:
+            a, b, amount = chance.randint(1, 20), chance.randint(1, 20), chance.randint(-50, 50)
+            with connection.transaction():
+                connection.execute("UPDATE a SET balance = balance - %s WHERE id = %s", [amount, a])
+                connection.execute("UPDATE b SET balance = balance + %s WHERE id = %s", [amount, b])
+            yield 0.001
 
     def seen(self, view, count):
         """Whether the view has been that of so many moments. Each must have all of the money, or none before it was put."""
@@ -315,7 +295,7 @@ def test_a_view_across_topics_is_that_of_one_moment(database, millrace, tmp_path
     process = millrace(tables=("a", "b"), resolved__interval='"50ms"', sink__kafka__properties=QUICK).start().streaming()
     money.put()
     with contextlib.closing(View(language, tmp_path, [database.topic("a"), database.topic("b")])) as view:
-        with money:
+        with Endless(database, money.move):
             eventually(lambda: money.seen(view, 10), 60, "cuts")
             process.kill().start().streaming()
             new = database.admin.create_partitions([NewPartitions(database.topic("b"), 3)])
@@ -333,7 +313,7 @@ def test_a_stream_that_is_split_between_two_slots_is_one_view(database, millrace
     money.put()
     database.run(f"CREATE PUBLICATION {database.publication}_b FOR TABLE b")
     with contextlib.closing(View("python", tmp_path, [database.topic("a"), database.topic("b")])) as view:
-        with money:
+        with Endless(database, money.move):
             eventually(lambda: money.seen(view, 10), 60, "cuts")  # so it is past the publication
             assert first.stop() == 0
             database.run("SELECT pg_copy_logical_replication_slot(%s, %s)", [database.slot, database.slot + "_b"])

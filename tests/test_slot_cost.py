@@ -1,15 +1,14 @@
 """What the slot costs the server, and which part is named as the one that holds the flow, or keeps WAL: a fault placed for each."""
 
-import contextlib
 import os
 import subprocess
-import threading
 import time
 
 import psycopg
 import pytest
 
 from faults.servers import OtherServer, Proxy
+from endless import Endless
 from kit import BINARY, Database, dsn, eventually, figures
 
 QUICK = {"metrics__interval": '"200ms"'}
@@ -163,20 +162,13 @@ def test_rest_ends_when_the_stream_moves_or_breaks(millrace_for):
         server.close()
 
 
-@contextlib.contextmanager
 def writing(database, statement):
     """Somebody runs that statement all the time."""
-    stop = threading.Event()
-
-    def write():
-        with psycopg.connect(dsn(database.name), autocommit=True) as connection:
-            while not stop.is_set():
-                connection.execute(statement)
-    writer = threading.Thread(target=write)
-    writer.start()
-    yield
-    stop.set()
-    writer.join()
+    def write(connection, _):
+        while True:
+            connection.execute(statement)
+            yield
+    return Endless(database, write)
 
 
 def test_a_slow_broker(database, millrace, tables, far):

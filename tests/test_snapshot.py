@@ -2,14 +2,15 @@
 gives the tables."""
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
-import threading
 
 import psycopg
 import pytest
 
+from endless import Endless
 from kit import BINARY, Topic, check, connect, dsn, eventually, expect
 from ledger import peak_rss_mb, size
 from test_reload import reload, with_tables
@@ -232,35 +233,18 @@ def test_many_empty_tables(database, millrace):
             file.write(f"| a copy of {count:,} empty tables, {done['ms']} ms | 256MiB | {peak_rss_mb(process):.0f} MiB | |\n")
 
 
-class Writers:
+def writers_of(database, tables):
     """Inserts, updates, moves of keys and deletes, all the time."""
-
-    def __init__(self, database, tables):
-        self.ends = threading.Event()
-        self.rounds = 0
-        self.thread = threading.Thread(target=self._write, args=(database, tables), daemon=True)
-        self.thread.start()
-
-    def _write(self, database, tables):
-        with connect(database.name) as connection:
-            connection.autocommit = True
-            while not self.ends.wait(0.1):  # no more than the judge can read in a few seconds
-                n = self.rounds
-                for table in tables:
-                    connection.execute(
-                        f"INSERT INTO {table} (id, v) VALUES ({1000000 + n}, 'new');"
-                        f"UPDATE {table} SET v = 'changed {n}' WHERE id % 997 = {n % 997};"
-                        f"DELETE FROM {table} WHERE id % 1009 = {n % 1009};"
-                        f"UPDATE {table} SET id = id + 5000000 WHERE id = {n % 20000 + 1}")
-                self.rounds += 1
-
-    def end(self):
-        seen = self.rounds
-        eventually(lambda: self.rounds > seen or not self.thread.is_alive(), what="another round of the writers")
-        assert self.thread.is_alive()  # it did not fail
-        self.ends.set()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
+    def write(connection, _):
+        for n in itertools.count():
+            for table in tables:
+                connection.execute(
+                    f"INSERT INTO {table} (id, v) VALUES ({1000000 + n}, 'new');"
+                    f"UPDATE {table} SET v = 'changed {n}' WHERE id % 997 = {n % 997};"
+                    f"DELETE FROM {table} WHERE id % 1009 = {n % 1009};"
+                    f"UPDATE {table} SET id = id + 5000000 WHERE id = {n % 20000 + 1}")
+            yield 0.1  # no more than the judge can read in a few seconds
+    return Endless(database, write)
 
 
 class Stored:
@@ -332,7 +316,7 @@ def test_killed_and_started_again_while_others_write(database, millrace, topic, 
     options = {"snapshot__max__threads": 2, **MODES[mode]}
     process = snapshot(millrace, tables, **options)
     slot_of_a_copy(database, tables)
-    writers = Writers(database, tables)
+    writers = writers_of(database, tables)
     # Killed when most of some tables is with Kafka and one can't be read.
     with psycopg.connect(dsn(database.name)) as holder:
         holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
@@ -544,7 +528,7 @@ def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
                  f"INSERT INTO quiet SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i;"
                  f"INSERT INTO busy SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i; ANALYZE")
     process = snapshot(millrace, ("quiet", "busy"), snapshot__max__threads=2, pipeline__batch_size='"32KiB"', **MODES[mode])
-    writers = Writers(database, ("busy",))
+    writers = writers_of(database, ("busy",))
     for share in (1, 25, 50, 75, 99):
         process.start()
 

@@ -1,6 +1,7 @@
 """`millrace verify`: topics that equal the tables are proved, and each fault that is placed on purpose is found and named."""
 
 import hashlib
+import itertools
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 import witness
+from endless import Endless
 from kit import BINARY, BOOTSTRAP, Database, Topic, connect, eventually, expect
 
 EQUAL, DIFFERENT, IN_PART, NO_VERDICT = 0, 4, 5, 6
@@ -65,37 +67,27 @@ def test_what_is_written_is_proved_while_it_is_written(database, millrace, deliv
     tables = ("t", "keyless", "named") if form == "debezium" else ("t", "named")
     process = millrace(tables, format=json.dumps(form), sink__kafka__delivery=json.dumps(delivery), sink__kafka__partitions="3",
                        skipped_operations="[]").start().streaming()
-    stop = threading.Event()
 
-    def write(number):
-        with connect(database.name) as connection:
-            n = number * 1000000
-            while not stop.is_set():
-                n += 1
-                connection.execute(
-                    "INSERT INTO t VALUES (%s, %s, 1.50, true, '{\"a\": [1, \"\\u00e9\\\"\"]}', '{1,2}', now(), 1e300)",
-                    [n, "\t\\x\n\u20ac\U0001f600"])
-                connection.execute("UPDATE t SET v = repeat(md5(random()::text), 300) WHERE id = %s", [n])
-                connection.execute("UPDATE t SET n = 2, b = NULL WHERE id = %s", [n])
-                connection.execute("DELETE FROM t WHERE id = %s", [n - 3])
-                connection.execute("INSERT INTO named VALUES (%s, gen_random_uuid(), NULL)", [f"'{number}\""])
-                connection.execute("INSERT INTO keyless VALUES ('same'), (%s)", [str(n % 5)])
-                connection.execute("UPDATE keyless SET v = v || 'x' WHERE ctid = (SELECT max(ctid) FROM keyless)")
+    def write(connection, number):
+        for n in itertools.count(1 + 1000000 * (number + 1)):
+            connection.execute(
+                "INSERT INTO t VALUES (%s, %s, 1.50, true, '{\"a\": [1, \"\\u00e9\\\"\"]}', '{1,2}', now(), 1e300)",
+                [n, "\t\\x\n\u20ac\U0001f600"])
+            connection.execute("UPDATE t SET v = repeat(md5(random()::text), 300) WHERE id = %s", [n])
+            connection.execute("UPDATE t SET n = 2, b = NULL WHERE id = %s", [n])
+            connection.execute("DELETE FROM t WHERE id = %s", [n - 3])
+            connection.execute("INSERT INTO named VALUES (%s, gen_random_uuid(), NULL)", [f"'{number}\""])
+            connection.execute("INSERT INTO keyless VALUES ('same'), (%s)", [str(n % 5)])
+            connection.execute("UPDATE keyless SET v = v || 'x' WHERE ctid = (SELECT max(ctid) FROM keyless)")
+            yield
 
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(1, 4)]
-    for writer in writers:
-        writer.start()
-    try:
+    with Endless(database, write, 3):
         eventually(lambda: database.run("SELECT count(*) FROM named")[0][0] > 300, what="300 rows")
         for _ in range(2):
             code, said, errors = verify(process, views={f"public.{table}": {"bare": form == "row"} for table in tables})
             assert code == EQUAL, (said, errors)
             assert set(said) == {f"public.{table}" for table in tables}
             assert all(line["rows"] > 0 for line in said.values())
-    finally:
-        stop.set()
-        for writer in writers:
-            writer.join()
 
 
 def copied(topic, change):
@@ -642,21 +634,17 @@ def test_a_large_table_is_read_in_chunks_while_it_is_written(database, millrace)
     database.run("CREATE TABLE t (b text COLLATE \"C\", a int, v int, PRIMARY KEY (a, b))")
     process = millrace(sink__kafka__partitions="3").start().streaming()
     database.run("INSERT INTO t SELECT chr(97 + n % 7) || '''\\x', n, 0 FROM generate_series(1, 4000) n")
-    stop, begun = threading.Event(), set()
+    begun = set()
 
-    def write():
-        with connect(database.name) as connection:
-            n = 0
-            while not stop.is_set():
-                n += 1
-                connection.execute("UPDATE t SET v = v + 1 WHERE a %% 97 = %s", [n % 97])
-                connection.execute("DELETE FROM t WHERE a %% 997 = %s", [n % 997])
-                connection.execute("UPDATE t SET a = -a WHERE a %% 991 = %s", [n % 991])
-                connection.execute("INSERT INTO t VALUES ('new' || %s, %s, 0), ('new', %s, 0)", [n, n * 7 % 4000, 10000 + n])
+    def write(connection, _):
+        for n in itertools.count(1):
+            connection.execute("UPDATE t SET v = v + 1 WHERE a %% 97 = %s", [n % 97])
+            connection.execute("DELETE FROM t WHERE a %% 997 = %s", [n % 997])
+            connection.execute("UPDATE t SET a = -a WHERE a %% 991 = %s", [n % 991])
+            connection.execute("INSERT INTO t VALUES ('new' || %s, %s, 0), ('new', %s, 0)", [n, n * 7 % 4000, 10000 + n])
+            yield
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with Endless(database, write):
         with subprocess.Popen([BINARY, "verify", "--rate", "500", "--json", "--config", process.path], env=process.environment,
                               stdout=subprocess.PIPE, text=True) as run:
             while run.poll() is None:
@@ -665,9 +653,6 @@ def test_a_large_table_is_read_in_chunks_while_it_is_written(database, millrace)
                     begun.add(start)
                     assert age < 10
             said = json.loads(run.stdout.read())
-    finally:
-        stop.set()
-        writer.join()
     assert not said["differences"] and said["rows"] > 3000, said
     assert run.returncode == EQUAL or run.returncode == IN_PART and "came while the table was read" in said["reason"], said
     assert len(begun) > 1

@@ -1,6 +1,7 @@
 """How long a standby takes to take over; tests/takeover.sh has the words for it."""
 
 import argparse
+import itertools
 import os
 import signal
 import statistics
@@ -12,7 +13,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from kit import Database, Millrace, Topic, connect, eventually  # noqa: E402 # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from endless import Endless  # noqa: E402
+from kit import Database, Millrace, Topic, eventually  # noqa: E402
 
 PAUSE_S = 0.002   # between two rows
 FREEZE_S = 10
@@ -20,26 +23,11 @@ SENDER_TIMEOUT = "2s"
 LIMIT_S = 60
 
 
-class Load:
-    """Writes rows 1, 2, 3 … one a transaction. `done` is the highest that is committed."""
-
-    def __init__(self, database):
-        self.database, self.done = database, 0
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self._write, daemon=True)
-        self.thread.start()
-
-    def _write(self):
-        with connect(self.database.name) as connection:
-            while not self.stopping.wait(PAUSE_S):
-                connection.execute("INSERT INTO t VALUES (%s)", [self.done + 1])
-                self.done += 1
-
-    def finish(self):
-        self.stopping.set()
-        self.thread.join(LIMIT_S)
-        assert not self.thread.is_alive()
-        return self.done
+def write(connection, _):
+    """Rows 1, 2, 3 … one a transaction."""
+    for row in itertools.count(1):
+        connection.execute("INSERT INTO t VALUES (%s)", [row])
+        yield PAUSE_S
 
 
 class Consumer:
@@ -113,11 +101,11 @@ class Instances:
 def round_of(instances, how, load, consumer):
     """Seconds until the standby had the stream, until it streamed, and until the first row committed after the signal
     was there."""
-    consumer.wait_for(load.done)
+    consumer.wait_for(load.rounds)
     taken = len(instances.standby.log("takeover"))
     streams = len(instances.standby.log("source_connected"))
     began = instances.end(how)
-    row = load.done + 2  # the next one may be under way
+    row = load.rounds + 2  # the next one may be under way
     instances.standby.wait_for("takeover", LIMIT_S, taken + 1)
     free = time.monotonic() - began
     instances.standby.wait_for("source_connected", LIMIT_S, streams + 1)
@@ -140,10 +128,11 @@ def measure(delivery, how, rounds):
     with tempfile.TemporaryDirectory() as folder:
         try:
             instances = Instances(database, folder, delivery)
-            load = Load(database)
+            load = Endless(database, write)
             consumer = Consumer(database.topic("t"))
             times = [round_of(instances, how, load, consumer) for _ in range(rounds)]
-            consumer.wait_for(load.finish())
+            load.end()
+            consumer.wait_for(load.rounds)
             instances.close()
             good = consumer.wrong == 0 and (delivery == "at-least-once" or consumer.repeats == 0)
             free, streaming, first = zip(*times)
@@ -156,7 +145,7 @@ def measure(delivery, how, rounds):
             if instances is not None:
                 instances.close()
             if load is not None:
-                load.finish()
+                load.ends.set()
             if consumer is not None:
                 consumer.close()
             database.drop()

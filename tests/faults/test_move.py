@@ -6,12 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import uuid
 
 import psycopg
 import pytest
 
+from endless import Endless
 from kit import BINARY, Database, check, connect, dsn, eventually, expect
 from pair import SETTINGS, Server, programs, server_user
 
@@ -94,33 +94,19 @@ def clusters():
     found.close()
 
 
-class Writers:
-    """Two sessions that insert, update and delete all the time; `held` once writes are to be held back."""
-
-    def __init__(self, database):
-        self.database, self.held = database, threading.Event()
-        self.threads = [threading.Thread(target=self._write, args=(number,), daemon=True) for number in range(2)]
-        for thread in self.threads:
-            thread.start()
-
-    def _write(self, number):
-        with connect(self.database.name, port=self.database.port) as session:
-            while not self.held.wait(0.002):
-                session.execute("INSERT INTO t (writer) SELECT %s FROM generate_series(1, 5)", [number])
-                session.execute("UPDATE t SET turn = turn + 1 WHERE writer = %s AND id %% 7 = 0 AND id > (SELECT max(id) - 50 FROM t)", [number])
-                session.execute("DELETE FROM t WHERE id = (SELECT max(id) - 20 FROM t WHERE writer = %s)", [number])
-
-    def hold(self):
-        self.held.set()
-        for thread in self.threads:
-            thread.join(30)
-            assert not thread.is_alive()
+def write(session, number):
+    """Inserts, updates and deletes all the time."""
+    while True:
+        session.execute("INSERT INTO t (writer) SELECT %s FROM generate_series(1, 5)", [number])
+        session.execute("UPDATE t SET turn = turn + 1 WHERE writer = %s AND id %% 7 = 0 AND id > (SELECT max(id) - 50 FROM t)", [number])
+        session.execute("DELETE FROM t WHERE id = (SELECT max(id) - 20 FROM t WHERE writer = %s)", [number])
+        yield 0.002
 
 
 def write_for(database, seconds=2.0):
-    writers = Writers(database)
+    writers = Endless(database, write, 2)
     writers.threads[0].join(seconds)
-    writers.hold()
+    writers.end()
 
 
 def move(process, *arguments, wanted=0):
@@ -257,12 +243,12 @@ def test_dump_and_restore_from_15_to_17(clusters, millrace_for, topic, delivery)
         assert shift in move(process)
         accept(process, database)
     found = []
-    writers = Writers(database)
+    writers = Endless(database, write, 2)
     for _ in range(3):
         process.start().streaming()
         found += reader.take(500)
         process.kill()
-    writers.hold()
+    writers.end()
     process.start().streaming()
     if delivery == "exactly-once":
         compare(database, reader, found)

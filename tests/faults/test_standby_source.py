@@ -165,9 +165,9 @@ def test_copies_beside_the_stream(pair, millrace_for, topic):
     first_start(pair, process)
     with psycopg.connect(dsn(database.name, pair.primary.port)) as idle:
         idle.execute("SELECT pg_current_xact_id()")
-        writers = test_incremental.Writers(database, "t")
+        writers = test_incremental.writers_of(database, "t")
         test_incremental.copy(process, "t")
-        writers.end()
+        writers.end(5)
     test_incremental.check(database, topic, "t")
     assert process.stop() == 0
     for options in ([], ["--fence"]):

@@ -5,12 +5,12 @@ import contextlib
 import json
 import random
 import subprocess
-import threading
 
 import psycopg
 import pytest
 
-from kit import BINARY, Database, check, connect, dsn, eventually
+from endless import Endless
+from kit import BINARY, Database, check, dsn, eventually
 from pair import Pair
 from test_repair import NAMED, plant, repair
 from test_standby_source import EXACTLY_ONCE, first_start, found, reads_from, servers
@@ -42,37 +42,25 @@ def read_from(millrace_for):
         yield make
 
 
-@contextlib.contextmanager
 def written(database, keys):
     """Rows that come, change, go, and roll back, in short transactions and long ones, waited for and not, by three who go on."""
-    ends = threading.Event()
-
-    def write(seed):
+    def write(connection, seed):
         chance = random.Random(seed)
-        with connect(database.name, port=database.port) as connection:
-            if seed == 1:
-                connection.execute("SET synchronous_commit = off")
-            while not ends.wait(chance.choice((0, 0, 0.001, 0.01))):
-                key = chance.randrange(1, keys) * 3 + seed
-                many = chance.choice((1, 1, 1, 20))
-                with contextlib.suppress(psycopg.errors.DeadlockDetected), connection.transaction() as transaction:
-                    connection.execute("INSERT INTO t SELECT n, repeat(md5(random()::text), %s), 0 FROM generate_series(%s::int, %s::int, 3) n"
-                                       " ON CONFLICT (id) DO UPDATE SET v = excluded.v, n = t.n + 1", [chance.choice((1, 200)), key, key + 3 * many - 3])
-                    connection.execute("UPDATE t SET n = n + 1 WHERE id = %s", [key])
-                    if chance.random() < 0.4:
-                        connection.execute("DELETE FROM t WHERE id = %s", [key])
-                    if chance.random() < 0.1:
-                        raise psycopg.Rollback(transaction)
-
-    writers = [threading.Thread(target=write, args=(seed,), daemon=True) for seed in range(3)]
-    for writer in writers:
-        writer.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for writer in writers:
-            writer.join(60)
+        if seed == 1:
+            connection.execute("SET synchronous_commit = off")
+        while True:
+            key = chance.randrange(1, keys) * 3 + seed
+            many = chance.choice((1, 1, 1, 20))
+            with contextlib.suppress(psycopg.errors.DeadlockDetected), connection.transaction() as transaction:
+                connection.execute("INSERT INTO t SELECT n, repeat(md5(random()::text), %s), 0 FROM generate_series(%s::int, %s::int, 3) n"
+                                   " ON CONFLICT (id) DO UPDATE SET v = excluded.v, n = t.n + 1", [chance.choice((1, 200)), key, key + 3 * many - 3])
+                connection.execute("UPDATE t SET n = n + 1 WHERE id = %s", [key])
+                if chance.random() < 0.4:
+                    connection.execute("DELETE FROM t WHERE id = %s", [key])
+                if chance.random() < 0.1:
+                    raise psycopg.Rollback(transaction)
+            yield chance.choice((0, 0, 0.001, 0.01))
+    return Endless(database, write, 3)
 
 
 def is_proved(code, said):

@@ -7,6 +7,7 @@ Formats: PostgreSQL's manual, "Message Formats", "Streaming Replication Protocol
 import base64
 import hashlib
 import hmac
+import os
 import re
 import select
 import socket
