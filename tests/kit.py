@@ -147,6 +147,28 @@ class Database:
         end = self.run("SELECT pg_current_wal_lsn()")[0][0]
         eventually(lambda: self.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s, f"confirmation of {end}")
 
+    @contextlib.contextmanager
+    def setting(self, name, value):
+        """The server has that setting within the block; one that a reload takes in."""
+        self.run(f"ALTER SYSTEM SET {name} = {value}", database="postgres")
+        self.run("SELECT pg_reload_conf()", database="postgres")
+        try:
+            yield
+        finally:
+            self.run(f"ALTER SYSTEM RESET {name}", database="postgres")
+            self.run("SELECT pg_reload_conf()", database="postgres")
+
+    def lose_slot(self):
+        """More is written than the server keeps for it."""
+        def lost():
+            self.run("CREATE TABLE IF NOT EXISTS filler (v text)")
+            self.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            self.run("SELECT pg_switch_wal()")
+            self.run("CHECKPOINT")
+            return self.slot_row("wal_status") == "lost"
+        with self.setting("max_slot_wal_keep_size", "'1MB'"):
+            eventually(lost, 60, "the loss of the slot")
+
     def is_streamed(self, *slots):
         """Whether each of these slots is read from, and so whatever is written from now on. While a slot is being made it is active, too, but has no
         position, and what is written meanwhile is in no stream (CreateReplicationSlot, SnapBuildFindSnapshot)."""

@@ -345,11 +345,8 @@ def little_wal(database):
         database.run("SELECT pg_switch_wal()")
         database.run("CHECKPOINT")
         return database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND wal_status = 'lost'", [slot])
-    database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
-    database.run("SELECT pg_reload_conf()")
-    yield use
-    database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
-    database.run("SELECT pg_reload_conf()")
+    with database.setting("max_slot_wal_keep_size", "'1MB'"):
+        yield use
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed"])

@@ -117,20 +117,8 @@ def test_lost_slot(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace().start().streaming()
     assert process.stop() == 0
-    database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
-    database.run("SELECT pg_reload_conf()")
-    try:
-        def lost():
-            database.run("SELECT pg_switch_wal()")
-            database.run("CREATE TABLE IF NOT EXISTS filler (v text)")
-            database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
-            database.run("CHECKPOINT")
-            return database.slot_row("wal_status") == "lost"
-        eventually(lost, 60, "the loss of the slot")
-        assert not lacks(process, 10, "is lost", "rows since then are missing", "millrace recover")
-    finally:
-        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
-        database.run("SELECT pg_reload_conf()")
+    database.lose_slot()
+    assert not lacks(process, 10, "is lost", "rows since then are missing", "millrace recover")
 
 
 def test_wal_level(database, millrace):

@@ -50,24 +50,8 @@ class Scene:
         if how == "moved":
             database.run("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [database.slot])
         if how == "lost":
-            self.invalidate()
+            self.database.lose_slot()
         return self
-
-    def invalidate(self):
-        database = self.database
-        try:
-            database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
-            database.run("SELECT pg_reload_conf(); CREATE TABLE filler (v text)")
-
-            def is_lost():
-                database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
-                database.run("SELECT pg_switch_wal()")
-                database.run("CHECKPOINT")
-                return database.slot_row("wal_status") == "lost"
-            eventually(is_lost, 60, "the loss of the slot")
-        finally:
-            database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
-            database.run("SELECT pg_reload_conf()")
 
     def command(self, *arguments):
         return [BINARY, "recover", "--config", self.process.path, *arguments]

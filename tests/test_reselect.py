@@ -477,17 +477,12 @@ def test_table_without_rest_does_not_stop_the_stream(database, millrace):
     topic = Topic(database.make_topic("t"))
     with connect(database.name) as connection:
         connection.execute("SET synchronous_commit = on")
-        database.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", database="postgres")
-        database.run("SELECT pg_reload_conf()", database="postgres")
-        eventually(lambda: database.run("SHOW synchronous_standby_names")[0][0] == "nobody")
         writer = threading.Thread(target=lambda: connection.execute("UPDATE t SET n = nextval('ns') WHERE id = 1"), daemon=True)
-        try:
+        with database.setting("synchronous_standby_names", "'nobody'"):
+            eventually(lambda: database.run("SHOW synchronous_standby_names")[0][0] == "nobody")
             writer.start()
             (row, columns), = after(topic.take(1))
             assert (row["body"], columns) == (PLACEHOLDER, [])
-        finally:
-            database.run("ALTER SYSTEM RESET synchronous_standby_names", database="postgres")
-            database.run("SELECT pg_reload_conf()", database="postgres")
         writer.join(30)
     assert outcome(process, "late") == 1
     assert len(process.log("reselect_late")) == 1

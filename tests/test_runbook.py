@@ -128,9 +128,7 @@ def test_the_limit_is_raised_and_never_lowered(database, millrace):
     assert process.stop() == 0
     kept = f"SELECT pg_current_wal_lsn() - restart_lsn FROM pg_replication_slots WHERE slot_name = '{database.slot}'"
     (look,) = [statement for statement in STATEMENTS if "AS run" in statement]
-    try:
-        database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '400MB'")
-        database.run("SELECT pg_reload_conf()")
+    with database.setting("max_slot_wal_keep_size", "'400MB'"):
         while database.run(kept)[0][0] < 210e6:
             database.run("SELECT pg_logical_emit_message(false, 'filler', repeat('x', 10000000))")
         command = database.run(look)[0][0]
@@ -147,9 +145,6 @@ def test_the_limit_is_raised_and_never_lowered(database, millrace):
                 database.run("CHECKPOINT")
             assert (database.slot_row("wal_status") == "lost") == lost
         assert int(re.search(r"'(\d+)MB'", database.run(look)[0][0])[1]) >= 114
-    finally:
-        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
-        database.run("SELECT pg_reload_conf()")
     assert database.run(look) == []  # no limit: none to raise
 
 

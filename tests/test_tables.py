@@ -172,17 +172,12 @@ def test_a_partition_that_goes_on_as_a_table(database, millrace, topic, lives):
 @contextlib.contextmanager
 def seen_by_nobody(database, text):
     """A transaction that is in the WAL; the server's own sessions see it once a synchronous standby has it, and there is none."""
-    database.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     writer = threading.Thread(target=database.run, daemon=True, args=(text,))
-    try:
-        database.run("SELECT pg_reload_conf()")
+    with database.setting("synchronous_standby_names", "'nobody'"):
         writer.start()
         eventually(lambda: database.run("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = %s",
                                         [database.name]), 60, "the commit")
         yield
-    finally:
-        database.run("ALTER SYSTEM RESET synchronous_standby_names")
-        database.run("SELECT pg_reload_conf()")
     writer.join(60)
 
 

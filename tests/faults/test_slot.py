@@ -63,22 +63,11 @@ def test_slot_moved(database, streamed):
 
 
 def test_slot_invalidated_while_streaming(database, streamed):
+    streamed.process.send_signal(signal.SIGSTOP)
     try:
-        database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
-        database.run("SELECT pg_reload_conf()")
-        streamed.process.send_signal(signal.SIGSTOP)
-
-        def lost():
-            database.run("CREATE TABLE IF NOT EXISTS filler (v text)")
-            database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
-            database.run("SELECT pg_switch_wal()")
-            database.run("CHECKPOINT")
-            return database.slot_row("wal_status") == "lost"
-        eventually(lost, 60, "the loss of the slot")
+        database.lose_slot()
     finally:
         streamed.process.send_signal(signal.SIGCONT)
-        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
-        database.run("SELECT pg_reload_conf()")
     assert ends_with_a_gap(streamed, "is lost", "millrace recover")
 
 
