@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -12,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from kit import BINARY, BOOTSTRAP, Topic, check, eventually, expect, stand
-from ledger import TABLE, Check, Writers, size
+from ledger import TABLE, Check
 
 STATE = "__millrace_state"
 EXACTLY_ONCE = {"sink__kafka__delivery": '"exactly-once"'}
@@ -303,20 +302,6 @@ def test_without_state_topic(database, millrace, topic):
     database.run("INSERT INTO t VALUES (2)")
     process.start().streaming()
     assert reader.take(1)[0].json_key == {"id": 2}
-
-
-def test_exactly_once_over_kills(database, millrace, topic):
-    """What a consumer of committed records sees is each change once, whenever millrace died."""
-    database.run(TABLE)
-    process = millrace(**EXACTLY_ONCE).start().streaming()
-    writers = Writers(database, seed=3).start()
-    chance = random.Random(9)
-    for _ in range(size("MILLRACE_TEST_CYCLES", 6)):
-        time.sleep(chance.uniform(0.2, 0.8))
-        process.kill().start().streaming()
-    writers.finish()
-    check = Check(topic(database.topic("t"))).expect_all(database)
-    assert check.repeats == 0
 
 
 def test_exactly_once_inside_a_large_transaction(database, millrace, topic):
