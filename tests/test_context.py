@@ -279,7 +279,7 @@ def test_a_reload_changes_the_list(database, millrace, topic):
                 connection.execute("INSERT INTO t DEFAULT VALUES")
                 connection.execute("INSERT INTO t DEFAULT VALUES")
             yield
-    reader, seen = topic(database.topic("t")), []
+    seen = []
 
     def comes(wanted):
         def there():
@@ -287,6 +287,7 @@ def test_a_reload_changes_the_list(database, millrace, topic):
             return seen and said(seen[-1]) == wanted
         eventually(there, 60, f"rows with {wanted}")
     with Endless(database, write):
+        reader = topic(database.topic("t"))
         comes({})
         for names, wanted in ((["user"], {"user": "u"}), (["reason", "user"], {"user": "u", "reason": "r"}), ([], {}), (["reason"], {"reason": "r"})):
             with_tables(process, "t", **({"context__headers": json.dumps(names)} if names else {}))
