@@ -33,12 +33,13 @@ def up_to_now(partitions, bootstrap=None, quiet_s=60):
     """Each record that these (topic, partition) hold now. Fails when nothing comes for `quiet_s` seconds."""
     consumer = consumer_of((), bootstrap)
     try:
-        ends = {}
+        ends, begins = {}, []
         for topic, number in partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
             if high > low:
                 ends[topic, number] = high
-        consumer.assign([TopicPartition(topic, number, 0) for topic, number in ends])
+                begins.append(TopicPartition(topic, number, low))  # the head of a topic may be gone
+        consumer.assign(begins)
         heard = time.monotonic()
         while ends:
             messages = consumer.consume(5000, timeout=0.1)
