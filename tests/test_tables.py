@@ -1457,7 +1457,8 @@ def test_a_publication_that_is_gone_is_printed_whole(database, millrace, topic):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text, secret text); CREATE TABLE u (id int PRIMARY KEY)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE ONLY t (id, v) WHERE (id > 0), ONLY u"
                  " WITH (publish = 'insert, update', publish_via_partition_root = true)")
-    assert followed(database, millrace, topic)[0].stop() == 0
+    process, _ = followed(database, millrace, topic)
+    assert process.stop() == 0
     database.run(f"DROP PUBLICATION {database.publication}")
     made = (f'CREATE PUBLICATION "{database.publication}" FOR TABLE ONLY "public"."t" (id, v) WHERE ((id > 0)), TABLE ONLY "public"."u"'
             " WITH (publish = 'insert, update', publish_via_partition_root = true); 3.")
