@@ -94,6 +94,11 @@ def connect(database, limit_s=60, port=None):
                       f"a connection to {database}")
 
 
+def swapped(table, one, other):
+    """Two columns take each other's name."""
+    return f"ALTER TABLE {table} RENAME {other} TO x; ALTER TABLE {table} RENAME {one} TO {other}; ALTER TABLE {table} RENAME x TO {one}"
+
+
 class Database:
     """One test's database with its slot, publication and topics."""
 

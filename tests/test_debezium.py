@@ -99,7 +99,7 @@ VARIANTS = {
     "headed": ({**unwrap("tombstone"), "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
                 "transforms.unwrap.add.headers": "op,source.ts_us,lsn:at,table,connector",
                 "transforms.unwrap.add.headers.prefix": "of_"},
-               {"format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"', 
+               {"format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"',
                 "row__add_headers": '["=of_", "op", "source.ts_us", "lsn:at", "table", "connector"]',
                 "messages__prefixes": '["*"]'}),
 }

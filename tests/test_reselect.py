@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import connect as connect_worker  # noqa: E402
-from kit import Topic, check, connect, dsn, eventually  # noqa: E402
+from kit import Topic, check, connect, dsn, eventually, swapped  # noqa: E402
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -199,7 +199,7 @@ def test_columns_that_mean_something_else_by_now(database, millrace):
     topic.take(1)
     process.stop()
     database.run("UPDATE t SET n = 1")
-    database.run("ALTER TABLE t RENAME a TO x; ALTER TABLE t RENAME b TO a; ALTER TABLE t RENAME x TO b; ALTER TABLE t DROP c;"
+    database.run(f"{swapped('t', 'b', 'a')}; ALTER TABLE t DROP c;"
                  "ALTER TABLE t ADD c text DEFAULT 'made anew'")
     process.start().streaming()
     (row, columns), = after(topic.take(1))
@@ -247,8 +247,8 @@ def test_columns_that_were_altered_and_kept_their_names(database, millrace):
 
 @pytest.mark.parametrize("when, change", [
     ("since", "ALTER TABLE t DROP pub; ALTER TABLE t RENAME secret TO pub"),
-    ("since", "ALTER TABLE t RENAME pub TO x; ALTER TABLE t RENAME secret TO pub; ALTER TABLE t RENAME x TO secret"),
-    ("within", "ALTER TABLE t RENAME pub TO x; ALTER TABLE t RENAME secret TO pub; ALTER TABLE t RENAME x TO secret"),
+    ("since", swapped("t", "secret", "pub")),
+    ("within", swapped("t", "secret", "pub")),
     ("older", "ALTER TABLE t DROP pub; ALTER TABLE t RENAME secret TO pub")], ids=["drop", "swap", "one", "older"])
 @pytest.mark.parametrize("later", ["value", "placeholder"])
 def test_hidden_column_has_the_name_by_now(database, millrace, when, change, later):

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from endless import Endless
-from kit import BINARY, Topic, check, connect, dsn, eventually, expect
+from kit import BINARY, Topic, check, connect, dsn, eventually, expect, swapped
 from ledger import peak_rss_mb, size
 from test_reload import reload, with_tables
 
@@ -382,7 +382,7 @@ def test_a_hidden_column_takes_a_name_under_the_copy(database, millrace):
     with connect(database.name) as holder:
         holder.execute("SELECT pg_advisory_lock(1)")
         process.start().wait_for("snapshot_begun")
-        database.run("ALTER TABLE z RENAME pub TO x; ALTER TABLE z RENAME secret TO pub; ALTER TABLE z RENAME x TO secret")
+        database.run(swapped("z", "secret", "pub"))
     assert process.ended(60) == 65
     assert not records.read(1)
 
@@ -563,10 +563,6 @@ def killed_before_z(database, millrace, topic, **options):
         yield process
 
 
-def swap(one, other):
-    return f"ALTER TABLE users RENAME {one} TO x; ALTER TABLE users RENAME {other} TO {one}; ALTER TABLE users RENAME x TO {other}"
-
-
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_what_is_hidden_is_stored_before_the_first_row(database, millrace, delivery):
     """A first copy is killed before a row of it was read, and then two columns take each other's name."""
@@ -578,7 +574,7 @@ def test_what_is_hidden_is_stored_before_the_first_row(database, millrace, deliv
         process.start()
         eventually(lambda: database.run("SELECT FROM pg_locks WHERE relation = 'users'::regclass AND NOT granted"), what="somebody who reads rows")
         process.kill()
-    database.run(swap("email", "note"))
+    database.run(swapped("users", "note", "email"))
     code, text = process.run_to_end()
     assert code == 65 and "columns.unmatched" in text and "hidden" not in text.replace("hidden at", ""), text
     assert database.topic("users") not in database.topics()
@@ -597,7 +593,7 @@ def test_what_a_new_rule_hides_is_stored_at_once(database, millrace, topic, deli
     process.start()
     eventually(lambda: "email" in json.dumps(stored.section("columns")), what="the columns in the stored position")
     process.kill()
-    database.run(swap("email", "note"))
+    database.run(swapped("users", "note", "email"))
     database.run("INSERT INTO users VALUES (2, 'seen', 'hidden')")
     expect(process.run_to_end(), 65, "columns.unmatched")
 

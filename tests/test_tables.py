@@ -13,7 +13,7 @@ import time
 import psycopg
 import pytest
 
-from kit import BINARY, Database, check, connect, dsn, eventually, expect
+from kit import BINARY, Database, check, connect, dsn, eventually, expect, swapped
 from ledger import peak_rss_mb
 from processes import broker_pid
 
@@ -506,8 +506,7 @@ RENAMED = {  # rules, statements, and whether millrace lives meanwhile
                 "INSERT INTO users VALUES (3, 'hidden-3')", "old"),
     "name-taken": ({"columns__mask": '["public.users:email=8"]'},
                    "ALTER TABLE users RENAME email TO mail; ALTER TABLE users ADD email text", "users"),
-    "swapped-columns": ({"columns__exclude": '["public.users:email"]'},
-                        "ALTER TABLE users RENAME email TO x; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME x TO note", "users"),
+    "swapped-columns": ({"columns__exclude": '["public.users:email"]'}, swapped("users", "note", "email"), "users"),
     "takes-another-name": ({"columns__include": '["public.users:id,note"]'}, "ALTER TABLE users DROP note; ALTER TABLE users RENAME email TO note", "users"),
     "dropped-beside": ({"columns__truncate": '["public.users:email=2"]'},
                        "ALTER TABLE users RENAME email TO mail; ALTER TABLE users DROP note", "users"),
@@ -635,7 +634,7 @@ def test_the_columns_that_are_listed_and_the_key(database, millrace, topic, deli
 
 
 BEFORE_ANY_ROW = {
-    "swapped": ("public.users:email=8", "ALTER TABLE users RENAME note TO x; ALTER TABLE users RENAME email TO note; ALTER TABLE users RENAME x TO email"),
+    "swapped": ("public.users:email=8", swapped("users", "email", "note")),
     "taken": ("public.users:email=8", "ALTER TABLE users RENAME email TO mail; ALTER TABLE users ADD email text"),
     "renamed": ("*.*:email=8", "ALTER TABLE users RENAME email TO mail"),
     "table": ("public.users:email=8", "ALTER TABLE users RENAME TO people"),
@@ -971,7 +970,7 @@ def test_a_partition_of_a_former_partition_hides_what_that_does(database, millra
 # What is done to the file between the two, and to the table.
 OF_STREAMS = {
     "own-rule": ('["e?mail=8"]', None, "ALTER TABLE users RENAME email TO post"),
-    "own-rule-swapped": ('["email=8"]', None, "ALTER TABLE users RENAME email TO x; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME x TO note"),
+    "own-rule-swapped": ('["email=8"]', None, swapped("users", "note", "email")),
     "another-stream": (None, '["*.*:email=8"]', "ALTER TABLE users RENAME email TO post"),
 }
 
@@ -1043,10 +1042,6 @@ ALIKE = ("CREATE TABLE {0} (id int PRIMARY KEY, name text, email text) PARTITION
 BY_ROOT = "CREATE PUBLICATION {} FOR ALL TABLES WITH (publish_via_partition_root = {})"
 
 
-def swapped(table, one="name", other="email"):
-    return f"ALTER TABLE {table} RENAME {other} TO e; ALTER TABLE {table} RENAME {one} TO {other}; ALTER TABLE {table} RENAME e TO {one}"
-
-
 # What is made of a table with the columns of two that are partitioned; whether it may have been a partition.
 STAGED = {
     "at-once": ("BEGIN; CREATE TABLE staging (LIKE b INCLUDING ALL); INSERT INTO staging VALUES (1, 'n', 'e'); DROP TABLE staging; COMMIT", True),
@@ -1115,8 +1110,8 @@ def test_the_publication_says_that_rows_come_by_the_root(database, millrace, top
 
 # What becomes of a partition after DETACH, and of a row that is written then; None: nothing goes out.
 TURNED = {
-    "swapped": (swapped("t_1") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3')", None),
-    "swapped-and-gone": (swapped("t_1") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3'); DROP TABLE t_1", None),
+    "swapped": (swapped("t_1", "name", "email") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3')", None),
+    "swapped-and-gone": (swapped("t_1", "name", "email") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3'); DROP TABLE t_1", None),
     "others-swapped": (swapped("t_1", "name", "note") + "; INSERT INTO t_1 VALUES (3, 'n', 'hidden-3', 'o')", {"id": 3, "note": "n", "email": "********", "name": "o"}),
     "one-dropped": ("ALTER TABLE t_1 DROP name; ALTER TABLE t_1 ADD other text; INSERT INTO t_1 VALUES (3, 'hidden-3', 'n', 'o')",
                     {"id": 3, "email": "********", "note": "n", "other": "o"}),
@@ -1226,7 +1221,7 @@ def test_a_copy_fails_where_the_stream_would_end(database, millrace, topic):
     process = masked_by_root(database, millrace)
     database.run("INSERT INTO t VALUES (1, 'n', 'hidden-1')")
     emptied(database)
-    for text in ("ALTER TABLE t DETACH PARTITION t_1", *swapped("t_1").split("; ")):
+    for text in ("ALTER TABLE t DETACH PARTITION t_1", *swapped("t_1", "name", "email").split("; ")):
         database.run(text)
     assert process.get("/api/snapshot", method="POST", body=json.dumps({"type": "start", "tables": ["public.t_1"]})).status == 200
     assert "hidden at this place of the stream" in process.wait_for("incremental_failed")["message"]

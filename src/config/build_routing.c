@@ -2,16 +2,6 @@
 
 #include "config/names.h"
 
-void mr_names_rewrite(struct mr_config *config, uint32_t option, struct mr_rewrite *ret)
-{
-    const struct mr_strings *given = mr_value_of(&config->values, option);
-    const char *expression = given->count == 1 ? "(.*)" : given->items[0];
-    char reason[256];
-    if (!mr_rewrite_init(ret, expression, given->items[given->count - 1], reason, sizeof(reason))) {
-        REFUSE_AT(config, option, ": %s", reason);
-    }
-}
-
 void mr_config_build_routing(struct mr_config *config)
 {
     struct mr_routing *routing = &config->routing;

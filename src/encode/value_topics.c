@@ -50,7 +50,7 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
     const struct mr_topic *topic = NULL;
     bool can_be = mr_rewrite_apply(&route->rewrite, value, &out);
     *ret_fault = "is longer than the 249 characters of a topic's name, has a NUL, or takes "
-                 "topic too many steps";
+                 "its expression too many steps";
     if (can_be) {
         *out.at = '\0';
         *ret_fault = mr_topic_fault((const char *)name);

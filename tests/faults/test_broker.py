@@ -59,6 +59,13 @@ def written(broker, topic):
     return [answer.result().offset for answer in answers.values()][0]
 
 
+def restarted(broker, process):
+    """In order, until millrace streams."""
+    broker.stop(signal.SIGTERM)
+    broker.start()
+    process.wait_for("source_connected", limit_s=120)
+
+
 def test_acknowledgements_cut_off(database, millrace):
     """Records reach the broker, its answers do not: nothing may be confirmed, and nothing comes twice."""
     broker = Broker()
@@ -133,9 +140,7 @@ def test_brokers_that_begin_no_transaction(database, millrace):
         assert status["standstill"]["cause"] == "sink_fails" and status["reason"].startswith(lost)
         broker.settings["transaction_state_log_replication_factor"] = 1
         broker.configure([broker])
-        broker.stop(signal.SIGTERM)
-        broker.start()
-        process.wait_for("source_connected", limit_s=120)
+        restarted(broker, process)
         assert process.stop() == 0
     finally:
         broker.close()
@@ -161,9 +166,7 @@ def test_a_transaction_before_does_not_end(database, millrace):
         lost = process.wait_for("sink_session_lost", limit_s=60)["message"]
         assert f'no broker lets a transaction of "{database.name}" begin' in lost and "(CONCURRENT_TRANSACTIONS)" in lost, lost
         set_topic(broker.admin, name, "message.timestamp.before.max.ms", 2**63 - 1)
-        broker.stop(signal.SIGTERM)
-        broker.start()
-        process.wait_for("source_connected", limit_s=120)
+        restarted(broker, process)
         assert process.stop() == 0
     finally:
         broker.close()

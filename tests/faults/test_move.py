@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from endless import Endless
-from kit import BINARY, Database, check, connect, dsn, eventually, expect
+from kit import BINARY, Database, check, connect, dsn, eventually, expect, swapped
 from pair import SETTINGS, Server, programs, server_user
 
 DEBIAN_15 = "/usr/lib/postgresql/15/bin"
@@ -367,16 +367,23 @@ HIDDEN_THERE = ("CREATE TABLE users (id int PRIMARY KEY, email text, note text);
                 "CREATE TABLE p (id int PRIMARY KEY, note text) PARTITION BY RANGE (id); CREATE TABLE part (id int PRIMARY KEY, note text)")
 
 
-def test_what_is_hidden_is_known_by_names_in_another_cluster(clusters, millrace_for, topic):
-    """There, the numbers of tables and columns are those of others."""
+def hiding(clusters, millrace_for, topic, users):
+    """The old cluster, its database, and a stream that has hidden a row of each table; `users`: which of them have emails, as the rule says it."""
     server = clusters.new(15)
     server.start()
     database = Database(port=server.port)
     database.run(HIDDEN)
-    process = millrace_for(database, ("public.*",), columns__mask='["public.(users|clients):email=8", "public.p:note=8"]',
+    process = millrace_for(database, ("public.*",), columns__mask=f'["public.{users}:email=8", "public.p:note=8"]',
                            publication__via_partition_root="true").start().streaming()
-    database.run("INSERT INTO users VALUES (1, 'hidden'); INSERT INTO clients VALUES (1, 'hidden'); INSERT INTO p VALUES (1, 'hidden')")
+    database.run("INSERT INTO users VALUES (1, 'hidden'); INSERT INTO p VALUES (1, 'hidden')")
     topic(database.topic("p")).take(1)
+    return server, database, process
+
+
+def test_what_is_hidden_is_known_by_names_in_another_cluster(clusters, millrace_for, topic):
+    """There, the numbers of tables and columns are those of others."""
+    _, database, process = hiding(clusters, millrace_for, topic, "(users|clients)")
+    database.run("INSERT INTO clients VALUES (1, 'hidden')")
     database.run("ALTER TABLE p DETACH PARTITION part; INSERT INTO part VALUES (2, 'hidden')")
     assert topic(database.topic("part")).take(1)[0].json["after"]["note"] == "********"
     users, part = database.run("SELECT 'users'::regclass::oid::int, 'part'::regclass::oid::int")[0]
@@ -401,20 +408,13 @@ def test_what_is_hidden_is_known_by_names_in_another_cluster(clusters, millrace_
     assert process.ended(60) == 65 and 'column \\"email\\"' in "".join(process.lines)
 
 
-SWAP = "ALTER TABLE users RENAME email TO t; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME t TO note"
+SWAP = swapped("users", "note", "email")
 
 
 def test_what_is_hidden_has_its_name_when_the_stream_leaves(clusters, millrace_for, topic):
     """Elsewhere names alone count: a column that was renamed since the table's last row stops the fence, as it would stop the stream. What was a partition
     is known there though nothing came by its name."""
-    server = clusters.new(15)
-    server.start()
-    database = Database(port=server.port)
-    database.run(HIDDEN)
-    process = millrace_for(database, ("public.*",), columns__mask='["public.users:email=8", "public.p:note=8"]',
-                           publication__via_partition_root="true").start().streaming()
-    database.run("INSERT INTO users VALUES (1, 'hidden'); INSERT INTO p VALUES (1, 'hidden')")
-    topic(database.topic("p")).take(1)
+    server, database, process = hiding(clusters, millrace_for, topic, "users")
     database.run(f"ALTER TABLE p DETACH PARTITION part; {SWAP}")
     drained(process, database)
     assert 'hid column "email"' in move(process, wanted=65)

@@ -653,17 +653,34 @@ static void learn_stream(struct mr_hidden *hidden, const struct mr_relation *rel
     free(hides);
 }
 
-void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+/* Walks the streams of a table for which rules say what is hidden: NULL, which is all of them, then
+ * the topic of each rule of one stream. `at` is 0 at first. False: there are no more. */
+static bool next_topic(const struct mr_hidden *hidden, const struct mr_relation *relation,
+                       uint32_t *at, const char **ret_topic)
 {
     const struct mr_column_rules *rules = &hidden->seen.rules;
+    *ret_topic = NULL;
+    if (*at == 0) {
+        *at = 1;
+        return true;
+    }
+    while (*at <= rules->count) {
+        const struct mr_column_rule *rule = &rules->items[(*at)++ - 1];
+        if (rule->topic != NULL && mr_column_rule_is_about(rule, rule->topic, relation)) {
+            *ret_topic = rule->topic;
+            return true;
+        }
+    }
+    return false;
+}
+
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+{
     MR_HOLD(&hidden->lock);
     learn_told(hidden, relation->oid);
-    learn_stream(hidden, relation, NULL);
-    for (uint32_t i = 0; i < rules->count; i++) {
-        const char *topic = rules->items[i].topic;
-        if (topic != NULL && mr_column_rule_is_about(&rules->items[i], topic, relation)) {
-            learn_stream(hidden, relation, topic);
-        }
+    const char *topic;
+    for (uint32_t at = 0; next_topic(hidden, relation, &at, &topic);) {
+        learn_stream(hidden, relation, topic);
     }
 }
 
@@ -686,13 +703,9 @@ static mr_status leave_stream(const struct mr_hidden *hidden, const struct mr_re
 mr_status mr_hidden_leave(struct mr_hidden *hidden, const struct mr_relation *now,
                           struct mr_error *ret_error)
 {
-    const struct mr_column_rules *rules = &hidden->seen.rules;
-    MR_TRY(leave_stream(hidden, now, NULL, ret_error));
-    for (uint32_t i = 0; i < rules->count; i++) {
-        const char *topic = rules->items[i].topic;
-        if (topic != NULL && mr_column_rule_is_about(&rules->items[i], topic, now)) {
-            MR_TRY(leave_stream(hidden, now, topic, ret_error));
-        }
+    const char *topic;
+    for (uint32_t at = 0; next_topic(hidden, now, &at, &topic);) {
+        MR_TRY(leave_stream(hidden, now, topic, ret_error));
     }
     mr_hidden_learn(hidden, now);
     return MR_OK;

@@ -211,25 +211,21 @@ static bool is_hidden_unsent(const struct mr_seen_tables *tables, const struct m
            mr_column_rules_hide(&tables->rules, topic, places->now, name, false);
 }
 
-static bool hides_unsent(const struct mr_seen_tables *tables, const struct mr_places *places,
-                         const char *topic)
+/* Whether there is any; each gets its number in `made`, which may be NULL. */
+static bool number_unsent(const struct mr_seen_tables *tables, const struct mr_places *places,
+                          const char *topic, struct mr_seen *made)
 {
     bool any = false;
-    for (uint32_t a = 0; places != NULL && a < places->now->attribute_count && !any; a++) {
-        any = is_hidden_unsent(tables, places, topic, a);
-    }
-    return any;
-}
-
-static void number_unsent(const struct mr_seen_tables *tables, struct mr_seen *made,
-                          const struct mr_places *places)
-{
     for (uint32_t a = 0; places != NULL && a < places->now->attribute_count; a++) {
-        if (is_hidden_unsent(tables, places, made->topic, a)) {
+        if (is_hidden_unsent(tables, places, topic, a)) {
             const struct mr_attribute *attribute = &places->now->attributes[a];
-            mr_seen_add_number(made, attribute->number, attribute->name);
+            any = true;
+            if (made != NULL) {
+                mr_seen_add_number(made, attribute->number, attribute->name);
+            }
         }
     }
+    return any;
 }
 
 static void number_origins(const struct mr_seen_tables *tables, struct mr_seen *made,
@@ -254,7 +250,7 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
 {
     struct mr_seen *seen = mr_seen_find(tables, now->oid, NULL, topic);
     bool matters = mr_seen_hides_any(hides, now->column_count) ||
-                   hides_unsent(tables, places, topic) ||
+                   number_unsent(tables, places, topic, NULL) ||
                    mr_seen_find(tables, 0, name, topic) != NULL;
     if (seen == NULL && !matters) {
         return NULL;
@@ -271,7 +267,7 @@ struct mr_seen *mr_seen_keep(struct mr_seen_tables *tables, const struct mr_rela
     }
     number_origins(tables, &made, now);
     number_seen(&made, seen == NULL ? &(struct mr_seen){0} : seen, places);
-    number_unsent(tables, &made, places);
+    number_unsent(tables, places, topic, &made);
     if (seen != NULL) {
         seen_remove(tables, seen);
     }

@@ -63,7 +63,8 @@ struct attempt {
     int stop_fd;
 };
 
-/* libpq keeps its connect_timeout, in seconds, only where it waits itself. */
+/* In seconds, and PQconnectPoll ignores it: who polls keeps it (libpq manual, "Database Connection
+ * Control Functions": PQconnectStartParams). */
 static uint32_t connect_timeout(const struct attempt *attempt)
 {
     enum { DEFAULT_MS = 10000, MAX_S = 86400 };
