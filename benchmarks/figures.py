@@ -258,7 +258,7 @@ def cores(figures):
         return f"{figures.median(f'steady-{rate}', program, key) * rate / 1e6:.2f}"
     exactly = [[of(rate, "millrace-exactly-once", key) for rate in (1000, 10000)] for key in ("cpu_us", "broker_us")]
     return paragraph(f"""5,000 rows/s at least once take {of(5000)} of a core for millrace, {of(5000, key="sender_us")} for the walsender, and
-        {of(5000, key="broker_us")} for the broker. Exactly once they take what lies between 1,000 and 10,000 rows/s:
+        {of(5000, key="broker_us")} for the broker. Exactly once (measured at 1,000 and at 10,000 rows/s):
         {exactly[0][0]} to {exactly[0][1]} for millrace, {exactly[1][1]} to {exactly[1][0]} for the broker.""")
 
 
