@@ -140,9 +140,9 @@ static size_t squeeze_gzip(const struct mr_kafka_options *options, struct wire b
         return 0;
     }
     size_t room = deflateBound(&stream, bytes.len);
-    stream.next_out = MR_ALLOC(room);
+    MR_FREED uint8_t *out = MR_ALLOC(room);
+    stream.next_out = out;
     stream.avail_out = (uInt)room;
-    MR_FREED uint8_t *out = stream.next_out;
     size_t len = deflate(&stream, Z_FINISH) == Z_STREAM_END ? stream.total_out : 0;
     deflateEnd(&stream);
     return len;
