@@ -46,10 +46,10 @@ class Writers:
 
 
 @pytest.fixture
-def taken(database, tmp_path):
-    """A connector that streams, and those who write."""
+def taken(database, tmp_path, request):
+    """A connector that streams, with the options that the test asks for, and those who write."""
     database.run(f"CREATE TABLE t (id int PRIMARY KEY, n int); CREATE PUBLICATION {database.publication} FOR TABLE t")
-    worker = connect.Connect(database, tmp_path, database.prefix, {"max.batch.size": 50, "poll.interval.ms": 10})
+    worker = connect.Connect(database, tmp_path, database.prefix, {"max.batch.size": 50, "poll.interval.ms": 10, **getattr(request, "param", {})})
     writers = Writers(database)
     worker.start()
     try:
@@ -127,10 +127,11 @@ def take_over(database, worker, writers, millrace, offset, slot):
     return behind
 
 
-@pytest.mark.parametrize("ended, own", [(stopped, False), (killed, False), (stopped, True)], ids=["stopped", "killed", "own-slot"])
+@pytest.mark.parametrize("ended, own, taken", [(stopped, False, {}), (killed, False, {}), (stopped, True, {"slot.drop.on.stop": True})],
+                         ids=["stopped", "killed", "own-slot"], indirect=["taken"])
 def test_millrace_goes_on_where_debezium_stopped(database, millrace, taken, ended, own):
     """No gap. What comes again is what Connect had sent behind the offset that it stored last, and nothing else. On the connector's slot, or on
-    one that was made while the connector streamed, as where its plugin is another one."""
+    one that was made while the connector streamed, as where its plugin is another one, or it drops its slot when it stops."""
     worker, writers = taken
     if own:
         database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
@@ -138,7 +139,9 @@ def test_millrace_goes_on_where_debezium_stopped(database, millrace, taken, ende
     if own:  # the connector confirms what its stored offset is past
         eventually(lambda: database.run("SELECT theirs.confirmed_flush_lsn > ours.confirmed_flush_lsn FROM pg_replication_slots theirs, pg_replication_slots ours "
                                         "WHERE theirs.slot_name = %s AND ours.slot_name = %s", [worker.slot, database.slot])[0][0], 90, "an offset past the slot")
-    behind = take_over(database, worker, writers, millrace, ended(worker), database.slot if own else worker.slot)
+    offset = ended(worker)
+    assert own == (database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [worker.slot]) == [])
+    behind = take_over(database, worker, writers, millrace, offset, database.slot if own else worker.slot)
     found = events(database)
     repeats = []
     next_count = [0] * ROWS

@@ -388,7 +388,7 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
-        /* what is chosen, or each way */
+        /* Each way, or the one that is chosen. */
         bool is_refused = MR_ALL(refusal, recover->refusals, MR_WAYS, (*refusal)[0] != '\0');
         enum mr_way chosen = way_of(choice);
         is_refused = is_refused || (chosen < MR_WAYS && recover->refusals[chosen][0] != '\0');
