@@ -289,6 +289,19 @@ def test_a_gap_that_is_open_is_said_until_all_of_it_is_settled(database, scene):
     assert process.figure("millrace_gap_open") == 0 and "gap: is open" not in check(process)[1] and not process.log("gap_open")
 
 
+def test_a_look_at_the_old_slot_is_no_stream_yet(database, scene):
+    """The server shows a slot as active also while somebody looks for long what it holds, before the copy has begun."""
+    scene.lose("gone")
+    with begun(scene, "differing") as run:
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
+    database.run("INSERT INTO t VALUES (1001, 5); CREATE TABLE unstreamed AS SELECT n FROM generate_series(1, 1000000) n")
+    code, said, log = scene.recover("--choose", "everything", "--yes")
+    assert code == 0 and "Done, and kept" in said and '"snapshot_done"' in log, (said, log)
+    assert scene.gap()["settled"] == "everything"
+    scene.goes_on(GONE)
+
+
 @pytest.mark.parametrize("mode", ["always", "when_needed"])
 def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode):
     """Also without exit code 10: with `always`, and where the stored position is lost; not where nothing waited."""

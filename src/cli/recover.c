@@ -14,7 +14,6 @@
 #include "base/thread.h"
 #include "cli/show.h"
 #include "daemon/daemon.h"
-#include "postgres/catalog/pg_sql.h"
 #include "terminal/terminal.h"
 
 enum {
@@ -124,24 +123,14 @@ static bool child_has_ended(struct doing *doing)
     return doing->has_ended;
 }
 
-/* A connection that is lost meanwhile is no matter of ours: the child knows what to do. */
-static bool is_streaming(struct mr_recover *recover)
+/* It says so itself: the slot is also held by those who look what it has, and by a copy's end. No
+ * answer is none yet. */
+static bool is_streaming(const struct mr_recover *recover)
 {
-    const struct mr_pg_source_options *source = &recover->config->source;
-    int64_t count = 0;
+    MR_OBJECT cJSON *status = NULL;
     struct mr_error unused;
-    if (recover->conn == NULL &&
-        mr_pg_connect(&source->connection, false, -1, &recover->conn, &unused) != MR_OK) {
-        return false;
-    }
-    if (mr_pg_ask_number(recover->conn, "the slot", 'n', &count, &unused,
-                         "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %L AND "
-                         "active" MR_SQL_SLOT_IS_USABLE,
-                         source->slot) != MR_OK) {
-        mr_pg_close(recover->conn);
-        recover->conn = NULL;
-    }
-    return count > 0;
+    return mr_client_object(&recover->config->http, "/status", NULL, &status, &unused) == MR_OK &&
+           mr_show_is(status, "source.connected");
 }
 
 /* MR_END: the child has ended. */

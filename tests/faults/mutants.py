@@ -345,6 +345,8 @@ MUTANTS = [
     Mutant("a copy at each start drops a slot that holds changes, and no gap says so", "src/postgres/server/pg_left.c",
            "    bool holds = status != MR_OK || holding.is_ours || ", "    bool holds = false && ",
            "test_recover.py::test_a_new_slot_leaves_out_what_waited_in_the_old_one"),
+    Mutant("calls a copy done that has not begun", "src/cli/recover.c", 'mr_show_is(status, "source.connected");', "status != NULL;",
+           "test_recover.py::test_a_look_at_the_old_slot_is_no_stream_yet"),
     Mutant("rows from before the publication was gone hide those from then", "src/postgres/server/pg_identity.c",
            "enum { PEEKED_CHANGES = 100000 };", "enum { PEEKED_CHANGES = 1 };",
            "test_recover.py::test_a_publication_that_was_made_again"),
