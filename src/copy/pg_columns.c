@@ -40,8 +40,10 @@ static mr_status take_column(void *context, const struct mr_pg_result *row,
         .type_modifier = (int32_t)mr_pg_result_number(row, 0, COLUMN_MODIFIER),
         .in_identity = mr_pg_result_true(row, 0, COLUMN_IN_IDENTITY),
     };
-    columns->attributes[i] = (struct mr_attribute){
-        .number = (uint32_t)mr_pg_result_number(row, 0, COLUMN_NUMBER), .name = name};
+    columns->attributes[i] =
+        (struct mr_attribute){.number = (uint32_t)mr_pg_result_number(row, 0, COLUMN_NUMBER),
+                              .name = name,
+                              .is_there = true};
     return MR_OK;
 }
 

@@ -165,6 +165,7 @@ struct mr_layout;
 struct mr_attribute {
     uint32_t number;
     const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
+    bool is_there;    /* the table has it still */
 };
 
 struct mr_table_part {

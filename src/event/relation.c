@@ -228,7 +228,7 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
     relation->columns = layout->columns;
     relation->key_columns = layout->key_columns;
     for (uint32_t i = 0; i < view->attribute_count; i++) {
-        attributes[i].number = view->attributes[i].number;
+        attributes[i] = view->attributes[i];
         attributes[i].name = copy_name(&names, view->attributes[i].name);
     }
     relation->attributes = attributes;
@@ -283,7 +283,8 @@ static bool attributes_match(const struct mr_relation *a, const struct mr_relati
     for (uint32_t i = 0; matches && i < a->attribute_count; i++) {
         const struct mr_attribute *x = &a->attributes[i];
         const struct mr_attribute *y = &b->attributes[i];
-        matches = x->number == y->number && (x->name == NULL) == (y->name == NULL) &&
+        matches = x->number == y->number && x->is_there == y->is_there &&
+                  (x->name == NULL) == (y->name == NULL) &&
                   (x->name == NULL || strcmp(x->name, y->name) == 0);
     }
     return matches;

@@ -66,6 +66,8 @@ MUTANTS = [
            "test_snapshot.py::test_what_is_hidden_is_stored_before_the_first_row"),
     Mutant("what is owed is stored before the server has said whose it is", DELIVERY, "    if (delivery->stream->ack.acknowledged == 0 ||\n",
            "    if (delivery->stream->ack.acknowledged == 0 &&\n", "test_tables.py::test_what_was_hidden_stays_known_when_rules_change"),
+    Mutant("a hidden column that may have one of several numbers has none", "src/encode/hidden/seen.c",
+           ": !places->is_open && mr_places_may_be_of_all(", ": false && mr_places_may_be_of_all(", "test_tables.py::test_a_hidden_column_that_may_have_been_another"),
     Mutant("a hidden column that is not sent is not known", "src/encode/hidden/seen.c",
            "    number_unsent(tables, places, topic, &made);\n", "",
            "test_tables.py::test_a_hidden_column_that_was_never_sent_stays_hidden"),

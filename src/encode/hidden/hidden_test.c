@@ -40,8 +40,8 @@ static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const 
     return mr_hidden_look(hidden, &view, NULL, hides, &error);
 }
 
-/* The same, of that table, with what the catalog knows of the columns: by number, a name, "?" (any)
- * or NULL (none any more). */
+/* The same, of that table, with what the catalog knows of the columns by number: a name, "?" (any),
+ * "!" (any, and it is gone by now) or NULL (gone before). */
 static mr_status look_view(struct mr_hidden *hidden, struct mr_relation *view,
                            const char *const *attributes, uint32_t attribute_count,
                            const char *const *columns, uint32_t count)
@@ -57,9 +57,10 @@ static mr_status look_view(struct mr_hidden *hidden, struct mr_relation *view,
     view->attribute_count = 0;
     for (uint32_t i = 0; i < attribute_count; i++) {
         if (attributes[i] != NULL) {
-            bool is_any = strcmp(attributes[i], "?") == 0;
-            known[view->attribute_count++] =
-                (struct mr_attribute){.number = i + 1, .name = is_any ? NULL : attributes[i]};
+            bool was_any = strcmp(attributes[i], "!") == 0;
+            bool is_any = was_any || strcmp(attributes[i], "?") == 0;
+            known[view->attribute_count++] = (struct mr_attribute){
+                .number = i + 1, .name = is_any ? NULL : attributes[i], .is_there = !was_any};
         }
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -83,6 +84,24 @@ static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attr
     hidden_test_look(hidden, oid, table, (const char *const[]){__VA_ARGS__},                       \
                      MR_ARRAY_LEN(((const char *const[]){__VA_ARGS__})))
 #define LOOK(...) LOOK_AT(hidden, __VA_ARGS__)
+
+static struct mr_hidden *next_of_kin(struct mr_hidden *before, const struct mr_column_rule *by,
+                                     uint32_t count, struct mr_kin *kin)
+{
+    char *json = mr_hidden_format(before);
+    struct mr_hidden *next = hidden_of_kin(by, count, kin);
+    if (json != NULL) {
+        mr_hidden_take(next, json);
+    }
+    free(json);
+    return next;
+}
+
+static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
+                                      uint32_t count)
+{
+    return next_of_kin(before, by, count, NULL);
+}
 
 static struct mr_hidden *seen_users(void)
 {
@@ -218,6 +237,61 @@ static void test_hidden_look_numbers(void **state)
             look_numbered(hidden, cases[i].attributes, attributes, cases[i].columns, columns);
         if (got != cases[i].expected) {
             fail_msg("case %zu", i);
+        }
+        mr_hidden_free(hidden);
+    }
+}
+
+/* Rows of a backlog, whose hidden column may have one of several numbers; then later rows, also of
+ * the next process. */
+static void test_hidden_look_one_of_several(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *attributes[2][5]; /* by number, "": there are no more */
+        const char *columns[2][4];
+        mr_status expected;
+    } cases[] = {
+        /* note is gone since, or was; email became note then, and another email came. */
+        {{{"id", "!", "?", "?", ""}, {"id", NULL, "note", "email", ""}},
+         {{"id", "note", "-email"}, {"id", "note", "-email"}},
+         MR_ERR_POISON},
+        {{{"id", "!", "?", "?", ""}, {"id", NULL, "mail", "email", ""}},
+         {{"id", "note", "-email"}, {"id", "-mail", "-email"}},
+         MR_OK},
+        /* It was dropped, and came again. */
+        {{{"id", "!", "?", ""}, {"id", NULL, "?", ""}}, {{"id", "-email"}, {"id"}}, MR_OK},
+        {{{"id", "!", "?", ""}, {"id", NULL, "note", ""}},
+         {{"id", "-email"}, {"id", "note"}},
+         MR_ERR_POISON},
+        /* It was altered, and a column came after it. */
+        {{{"id", "?", "?", ""}, {"id", "email", "note", ""}},
+         {{"id", "-email"}, {"id", "-email", "note"}},
+         MR_OK},
+        {{{"id", "?", "?", ""}, {"id", "note", "email", ""}},
+         {{"id", "-email"}, {"id", "note", "-email"}},
+         MR_ERR_POISON},
+    };
+    for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
+        struct mr_hidden *hidden = hidden_by(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        mr_status got[2];
+        for (int look = 0; look < 2; look++) {
+            const char *const *attributes = cases[i / 2].attributes[look];
+            const char *const *columns = cases[i / 2].columns[look];
+            uint32_t known = 0, count = 0;
+            for (; attributes[known] == NULL || attributes[known][0] != '\0'; known++) {
+            }
+            for (; count < 4 && columns[count] != NULL; count++) {
+            }
+            got[look] = look_numbered(hidden, attributes, known, columns, count);
+            if (i % 2 == 0) {
+                struct mr_hidden *next = next_process(hidden, rules, MR_ARRAY_LEN(rules));
+                mr_hidden_free(hidden);
+                hidden = next;
+            }
+        }
+        if (got[0] != MR_OK || got[1] != cases[i / 2].expected) {
+            fail_msg("case %zu", i / 2);
         }
         mr_hidden_free(hidden);
     }
@@ -372,9 +446,6 @@ static void test_hidden_format_take(void **state)
     free(json);
 }
 
-static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
-                                      uint32_t count);
-
 /* What older ones have stored: without numbers, and with them. */
 static void test_hidden_take_of_an_older_one(void **state)
 {
@@ -397,7 +468,8 @@ static void test_hidden_take_of_an_older_one(void **state)
 static void learn(struct mr_hidden *hidden, uint32_t oid, const char *table, const char *root)
 {
     struct mr_column columns[] = {{.name = "id"}, {.name = "email"}, {.name = "note"}};
-    const struct mr_attribute attributes[] = {{1, "id"}, {2, "email"}, {3, "note"}};
+    const struct mr_attribute attributes[] = {
+        {1, "id", true}, {2, "email", true}, {3, "note", true}};
     const struct mr_origin origin = {.schema = "public", .table = root};
     mr_hidden_learn(hidden, &(struct mr_relation){.oid = oid,
                                                   .schema = "public",
@@ -408,24 +480,6 @@ static void learn(struct mr_hidden *hidden, uint32_t oid, const char *table, con
                                                   .column_count = MR_ARRAY_LEN(columns),
                                                   .attributes = attributes,
                                                   .attribute_count = MR_ARRAY_LEN(attributes)});
-}
-
-static struct mr_hidden *next_of_kin(struct mr_hidden *before, const struct mr_column_rule *by,
-                                     uint32_t count, struct mr_kin *kin)
-{
-    char *json = mr_hidden_format(before);
-    struct mr_hidden *next = hidden_of_kin(by, count, kin);
-    if (json != NULL) {
-        mr_hidden_take(next, json);
-    }
-    free(json);
-    return next;
-}
-
-static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
-                                      uint32_t count)
-{
-    return next_of_kin(before, by, count, NULL);
 }
 
 /* Before the first row two columns have swapped their names, or one was renamed; in the same
@@ -628,7 +682,7 @@ static void test_hidden_look_part(void **state)
         }
         for (; cases[i].attributes[part.attribute_count][0] != '\0'; part.attribute_count++) {
             attributes[part.attribute_count] = (struct mr_attribute){
-                part.attribute_count + 1, cases[i].attributes[part.attribute_count]};
+                part.attribute_count + 1, cases[i].attributes[part.attribute_count], true};
         }
         const struct mr_relation root = {.oid = 9,
                                          .schema = "public",
@@ -730,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_hidden_look_first_sight),
         cmocka_unit_test(test_hidden_look_parts),
         cmocka_unit_test(test_hidden_look_numbers),
+        cmocka_unit_test(test_hidden_look_one_of_several),
         cmocka_unit_test(test_hidden_look_origins),
         cmocka_unit_test(test_hidden_look_origins_stay),
         cmocka_unit_test(test_hidden_look_places),

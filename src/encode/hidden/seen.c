@@ -182,6 +182,24 @@ void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name)
         (struct mr_seen_number){.number = number, .name = MR_STRDUP(name)};
 }
 
+/* It may come back under any name, so all numbers that it may have count as hidden; if a list of
+ * columns may have left out one before it, those that it may have then do not, and names decide
+ * (false), as where no name is certain. */
+static bool number_hidden(struct mr_seen *made, const struct mr_places *places, uint32_t column)
+{
+    const bool is_one = mr_places_number(places, column) != 0;
+    bool has_all = true;
+    for (uint32_t a = 0; a < places->now->attribute_count; a++) {
+        if (is_one ? mr_places_may_be(places, a, column)
+                   : !places->is_open && mr_places_may_be_of_all(places, a, column)) {
+            mr_seen_add_number(made, places->now->attributes[a].number, made->columns[column]);
+        } else {
+            has_all &= !mr_places_may_be(places, a, column);
+        }
+    }
+    return has_all;
+}
+
 /* Once hidden, a column stays so whatever its name. */
 static void number_seen(struct mr_seen *made, const struct mr_seen *before,
                         const struct mr_places *places)
@@ -191,11 +209,7 @@ static void number_seen(struct mr_seen *made, const struct mr_seen *before,
     }
     made->is_numbered = places != NULL;
     for (uint32_t c = 0; places != NULL && c < made->count; c++) {
-        uint32_t number = made->hides[c] ? mr_places_number(places, c) : 0;
-        if (number != 0) {
-            mr_seen_add_number(made, number, made->columns[c]);
-        }
-        made->is_numbered &= !made->hides[c] || number != 0;
+        made->is_numbered &= !made->hides[c] || number_hidden(made, places, c);
     }
 }
 

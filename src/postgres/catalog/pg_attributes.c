@@ -44,7 +44,8 @@ static mr_status take_attribute(void *context, const struct mr_pg_result *row,
     MR_GROW(attributes->items, attributes->room, attributes->count + 1);
     attributes->items[attributes->count++] =
         (struct mr_attribute){.number = (uint32_t)mr_pg_result_number(row, 0, NUMBER),
-                              .name = is_certain ? MR_STRDUP(name) : NULL};
+                              .name = is_certain ? MR_STRDUP(name) : NULL,
+                              .is_there = name != NULL};
     return MR_OK;
 }
 
@@ -116,8 +117,10 @@ static mr_status take_first_column(void *context, const struct mr_pg_result *row
     if (telling->is_certain) {
         const char *name = MR_STRDUP(mr_pg_result_value(row, 0, FIRST_NAME));
         telling->columns[table->column_count++] = (struct mr_column){.name = name};
-        telling->attributes[table->attribute_count++] = (struct mr_attribute){
-            .number = (uint32_t)mr_pg_result_number(row, 0, FIRST_NUMBER), .name = name};
+        telling->attributes[table->attribute_count++] =
+            (struct mr_attribute){.number = (uint32_t)mr_pg_result_number(row, 0, FIRST_NUMBER),
+                                  .name = name,
+                                  .is_there = true};
     }
     return MR_OK;
 }
