@@ -302,9 +302,9 @@ MUTANTS = [
     Mutant("stores a position behind its events", DELIVERY,
            ".end_lsn = delivery->sent_lsn, .last", ".end_lsn = delivery->stream->ack.acknowledged, .last",
            "unit stored_position_test"),
-    Mutant("commits the events without the position", KAFKA,
-           "    MR_ASSERT(kafka->store == MR_KAFKA_STORE_NONE);\n",
-           "    if (kafka->options.exactly_once) {\n        kafka->store = MR_KAFKA_STORE_REPORTED;\n        return MR_OK;\n    }\n",
+    Mutant("commits the events without the position", "src/sink/kafka/kafka_send.c", "    MR_TRY(produce_state(kafka, ret_error));\n",
+           "    if (kafka->options.exactly_once && kafka->reports.awaited > 0) {\n        free(kafka->state);\n        kafka->state = NULL;\n"
+           "        kafka->store = MR_KAFKA_STORE_REPORTED;\n        return MR_OK;\n    }\n    MR_TRY(produce_state(kafka, ret_error));\n",
            "test_delivery.py::test_kill_under_load_loses_nothing[exactly-once]"),
     Mutant("the events are delivered before their commit", DELIVERY,
            "    if (is_transactional(delivery)) {\n        *mark_of(", "    if (false) {\n        *mark_of(",
