@@ -308,6 +308,10 @@ class Millrace:
         eventually(there, limit_s, f"log event {event}")
         return self.log(event)[-1]
 
+    def standstill(self, cause):
+        """The last one of that cause; others come and go, where a session begins slowly, say."""
+        return eventually(lambda: [line for line in self.log("standstill") if line["cause"] == cause], 60, f"a standstill: {cause}")[-1]
+
     def streaming(self):
         self.wait_for("source_connected", limit_s=120)  # another test's transaction may be open for a minute
         return self

@@ -350,8 +350,8 @@ def test_a_publication_that_is_altered_meanwhile_is_said(database, millrace, top
     database.run("INSERT INTO u VALUES (1)")
     assert topic(database.topic("u")).take(1)[0].json["after"] == {"id": 1}
     database.run(f"ALTER PUBLICATION {database.publication} {alter}")
-    line = process.wait_for("standstill")
-    assert line["cause"] == "publication_changed" and words in line["message"] and "other" not in line["message"], line
+    line = process.standstill("publication_changed")
+    assert words in line["message"] and "other" not in line["message"], line
     assert process.figure('millrace_standstill{cause="publication_changed"}') == 1 and process.figure("millrace_ready") == 1
     database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
     process.wait_for("source_connected", times=2)
@@ -373,7 +373,7 @@ def test_a_filter_that_no_file_has_is_taken_back_as_printed(database, millrace, 
     process = millrace(("t", "u")).start().streaming()
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE {altered}")
     assert filters(database) != before
-    database.run(re.search(r"alter it back \((BEGIN; .*; COMMIT;)\)", process.wait_for("standstill")["message"])[1])
+    database.run(re.search(r"alter it back \((BEGIN; .*; COMMIT;)\)", process.standstill("publication_changed")["message"])[1])
     process.wait_for("standstill_over")
     assert filters(database) == before
 
@@ -386,7 +386,7 @@ def test_the_same_filter_in_other_words_is_no_news(database, millrace):
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t (v, open, id) WHERE ((open)   AND (id <> 13)), u")
     database.run("ALTER TABLE t RENAME v TO w")
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t (w, open, id) WHERE (open), u")
-    assert "and was with only rows with (open AND (id <> 13)) and only the columns id, open, v" in process.wait_for("standstill")["message"]
+    assert "and was with only rows with (open AND (id <> 13)) and only the columns id, open, v" in process.standstill("publication_changed")["message"]
     assert len(process.log("standstill")) == 1
 
 
@@ -403,7 +403,7 @@ def test_what_is_configured_holds_while_it_runs(database, millrace, topic):
     assert process.stop() == 0
     process.configure(**WHERE).start().streaming()
     database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t, u")
-    assert "was with only rows with" in process.wait_for("standstill")["message"]
+    assert "was with only rows with" in process.standstill("publication_changed")["message"]
     assert process.ended(60) == 78
     assert "sends all rows and all columns of it" in "".join(process.lines)
 
@@ -413,7 +413,7 @@ def test_partitions_that_no_longer_come_by_their_root(database, millrace):
     database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)")
     process = millrace(("p",), publication__via_partition_root="true").start().streaming()
     database.run(f"ALTER PUBLICATION {database.publication} SET (publish_via_partition_root = false)")
-    assert "come by their own names" in process.wait_for("standstill")["message"]
+    assert "come by their own names" in process.standstill("publication_changed")["message"]
     assert process.ended(60) == 78
 
 
@@ -423,8 +423,8 @@ def test_partitions_that_come_by_their_root(database, millrace):
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE p")
     process = millrace(("p1",)).start().streaming()
     database.run(f"ALTER PUBLICATION {database.publication} SET (publish_via_partition_root = true)")
-    line = process.wait_for("standstill")
-    assert line["cause"] == "publication_changed" and "no more by their own" in line["message"], line
+    line = process.standstill("publication_changed")
+    assert "no more by their own" in line["message"], line
     code, text = check(process)
     assert '"public"."p1": is not in publication' in text, text
 

@@ -1313,8 +1313,8 @@ def test_a_listed_table_that_is_not_published_is_said(database, millrace, topic,
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
     process = millrace(tables=("t", "u")).start().streaming()
     database.run(UNPUBLISHED[how].format(database.publication))
-    line = process.wait_for("standstill")
-    assert line["cause"] == "table_unpublished" and "public.t" in line["message"] and "public.u" not in line["message"], line
+    line = process.standstill("table_unpublished")
+    assert "public.t" in line["message"] and "public.u" not in line["message"], line
     database.run("INSERT INTO u VALUES (1)")
     assert values(topic(database.topic("u")).take(1)) == [1]
     assert process.figure('millrace_standstill{cause="table_unpublished"}') == 1 and process.figure("millrace_ready") == 1
@@ -1355,8 +1355,8 @@ def test_a_table_that_becomes_unlogged_is_said(database, millrace, how, tables):
     for text in change.split("; "):
         database.run(text)
     table = "public.p_1" if how == "partition" else "public.t"
-    line = process.wait_for("standstill")
-    assert line["cause"] == "table_unpublished" and "unlogged" in line["message"] and table in line["message"], line
+    line = process.standstill("table_unpublished")
+    assert "unlogged" in line["message"] and table in line["message"], line
     assert "scratch" not in line["message"] and "more" not in line["message"] and "1 streamed table" in line["message"], line
     assert process.figure('millrace_standstill{cause="table_unpublished"}') == 1 and process.figure("millrace_ready") == 1
     for text in back.split("; "):
@@ -1381,8 +1381,8 @@ def test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said(database, mil
     assert values(rows.take(1)) == [1] and process.stop() == 0
     database.run(f"ALTER TABLE {table} SET UNLOGGED")
     for row in (2, 3):
-        line = process.start().streaming().wait_for("standstill")
-        assert line["cause"] == "table_unpublished" and f"public.{table}" in line["message"] and "1 streamed table" in line["message"], line
+        line = process.start().streaming().standstill("table_unpublished")
+        assert f"public.{table}" in line["message"] and "1 streamed table" in line["message"], line
         code, text = check(process)
         assert code == 0 and "unlogged" in text and f"public.{table}" in text.replace('"', ""), text
         database.run("INSERT INTO v VALUES (%s)", [row])
@@ -1471,9 +1471,9 @@ def test_a_swapped_table_keeps_its_filter_and_its_list(database, millrace, topic
         process.start().streaming()
         goes_on(database, process, rows, start + 2)
         assert start == 1 or process.stop() == 0
-    line = process.wait_for("standstill")
+    line = process.standstill("table_unpublished")
     add = f'ALTER PUBLICATION "{database.publication}" ADD TABLE ONLY "public"."t" (id, v) WHERE ((id > 0))'
-    assert line["cause"] == "table_unpublished" and f"Run {add}; or take it out" in line["message"] and "what they hid goes out" not in line["message"], line
+    assert f"Run {add}; or take it out" in line["message"] and "what they hid goes out" not in line["message"], line
     code, text = check(process)
     assert code == 0 and f"{add}, or take it out" in text, text  # publication.alter would add it without
     if when == "stopped":
@@ -1518,7 +1518,7 @@ def test_patterns_that_match_what_is_not_published(database, millrace):
     process = millrace(tables=("public.*",))
     expect(check(process), 0, f'match 1 table that is not in publication "{database.publication}" (public.t)')
     process.start().streaming()
-    assert "public.t" in process.wait_for("standstill")["message"]
+    assert "public.t" in process.standstill("table_unpublished")["message"]
 
 
 def test_a_schema_that_is_made_again_is_not_published(database, millrace):
@@ -1529,7 +1529,7 @@ def test_a_schema_that_is_made_again_is_not_published(database, millrace):
     database.run("DROP SCHEMA shop CASCADE; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY)")
     expect(check(process), 0, "match 1 table that is not in publication", "(shop.t)")
     process.start().streaming()
-    assert "shop.t" in process.wait_for("standstill")["message"]
+    assert "shop.t" in process.standstill("table_unpublished")["message"]
 
 
 def test_locked_tables_hold_up_nobody_else(database, millrace, topic):
