@@ -184,6 +184,33 @@ NIGHTLY = (
     Nightly(("test_hardening.py::test_every_unit_is_compiled_with_the_flags",), ("CMakeLists.txt", "CMakePresets.json", "src/cmake/"), 20, "reads the commands of the build"),
     Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[killed]",), ("src/convert/", "src/cli/", "src/daemon/", "src/postgres/server/"), 47,
             "a Kafka Connect of its own; what pages promise of the way in runs each time"),
+    Nightly((*(f"test_tables.py::test_a_hidden_column_is_never_shown[{how}-lives]" for how in (
+                 "column", "table", "swapped", "swapped-columns", "name-taken", "takes-another-name", "excluded", "of-a-pattern", "made-again", "dropped-beside")),
+             *(f"test_tables.py::test_a_column_of_a_partition_is_hidden_by_its_number[{how}-{when}]" for when in ("running", "listed-alone") for how in (
+                 "swapped", "turned-round", "turned-round-to-the-table's", "swapped-and-gone", "others-swapped", "as-they-are", "one-dropped")),
+             *(f"test_tables.py::test_a_partition_hides_what_it_did_before_it_was_one[{how}-True]" for how in (
+                 "other-order", "at-once", "other-schema", "renamed", "renamed-later", "of-another", "renamed-column")),
+             *(f"test_tables.py::test_a_table_that_becomes_a_partition_hides_what_it_did[{how}-True]" for how in (
+                 "within-another", "under-its-name", "with-its-rows", "attached")),
+             *(f"test_tables.py::test_a_partition_of_a_partition_hides_what_the_outermost_does[{how}-running]" for how in (
+                 "unseen-inner-leaf", "unseen", "inner-leaf", "branch", "branch-then-leaf", "leaf"))),
+            ("src/encode/hidden/", "src/event/kin.c", "src/event/places.c", "src/postgres/catalog/"), 160,
+            "a stream that runs meanwhile; one that is stopped, which has to know it from what is stored, runs each time"),
+    Nightly((*(f"test_tables.py::test_what_is_published_again_by_other_ways_is_said[{how}-running]" for how in (
+                 "named", "schema", "another schema meanwhile", "alter", "alter, with a list", "alter, which adds it", "made again")),
+             *(f"test_tables.py::test_a_table_that_becomes_unlogged_while_it_is_stopped_is_said[{tables}-at-least-once]" for tables in (
+                 "tables0-t", "tables1-p_1", "tables2-p_1")),
+             *(f"test_tables.py::test_a_partition_that_is_gone_at_the_next_start[{how}-at-least-once]" for how in (
+                 "killed", "altered", "dropped", "detached", "all"))), ("src/postgres/", "src/stream/"), 70,
+            "the other delivery, or the one that is stopped, runs each time"),
+    Nightly(tuple(f"test_refused.py::test_many_messages_larger_than_their_topic_takes[{codec}-{when}-{delivery}]" for codec in ("gzip", "snappy", "lz4")
+                  for when in ("backlog", "streaming") for delivery in ("at-least-once", "exactly-once")), ("src/kafka/", "src/sink/"), 45,
+            "none and zstd run each time"),
+    Nightly((*(f"test_verify.py::test_a_column_that_copies_lack_is_no_late_one[{how}-{table}]" for table in ("keyless", "partitioned") for how in (
+                 "as old as the table", "known", "with a default, and written again", "before a later one", "written again")),
+             *(f"test_left_out.py::test_a_gap_outlives_the_process_that_made_it[{mode}-at-least-once-{how}]" for mode in ("always", "when_needed")
+               for how in ("gone", "made"))), ("src/verify/", "src/copy/gap.c", "src/postgres/server/"), 65,
+            "a table with a key, and exactly once, run each time"),
     Nightly(("test_tables.py::test_a_partition_that_no_session_sees_yet",), ("src/postgres/", "src/stream/"), 13, "waits for a session that is held"),
     Nightly(("test_verify.py::test_columns_that_come_go_and_are_renamed", "test_verify.py::test_partitions_of_a_configured_table_have_a_line_each",
              "test_verify.py::test_a_record_that_is_none_is_named_by_its_offset", "test_verify.py::test_a_value_of_an_event_that_was_too_large_is_unknown",
