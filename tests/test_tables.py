@@ -788,7 +788,8 @@ def test_a_hidden_column_that_may_have_been_another(database, millrace, topic):
 
 @pytest.mark.parametrize("statements, expected", [
     (["ALTER TABLE t ADD hid_1 text", "INSERT INTO t VALUES (1, 'hidden')", "ALTER TABLE t DROP hid_1", "INSERT INTO t VALUES (2)",
-      "ALTER TABLE t ADD hid_2 text", "INSERT INTO t VALUES (3, 'hidden')"], [{"hid_1": "********"}, {}, {"hid_2": "********"}]),
+      "ALTER TABLE t ADD hid_2 text", "INSERT INTO t VALUES (3, 'hidden')", "ALTER TABLE t DROP hid_2, ADD hid_1 text, ADD hid_3 text",
+      "INSERT INTO t VALUES (4, 'hidden')"], [{"hid_1": "********"}, {}, {"hid_2": "********"}, {"hid_1": "********", "hid_3": None}]),
     (["ALTER TABLE t ADD hid_1 text", "INSERT INTO t VALUES (1, 'hidden')", "ALTER TABLE t ALTER hid_1 SET DEFAULT 'x', ADD b text",
       "INSERT INTO t VALUES (2, 'hidden', 'seen')"], [{"hid_1": "********"}, {"hid_1": "********", "b": "seen"}]),
 ], ids=["dropped", "altered"])

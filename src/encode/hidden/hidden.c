@@ -151,16 +151,17 @@ static bool is_as_learned(const struct mr_seen *seen, const char *judged, const 
 }
 
 /* A column that was hidden, and may be one that is shown; NULL: none. `judged`: by whose name the
- * rules see the table; `numbers`: of a partition of what was seen, as those of mr_origin. */
+ * rules see the table; `numbers`: of a partition of what was seen, as those of mr_origin;
+ * `is_doubtful`: by doubtful numbers, else by the others. */
 static const char *shown_of(const struct mr_seen *seen, const char *judged, const char *numbers,
-                            const struct mr_places *places, const bool *hides)
+                            const struct mr_places *places, const bool *hides, bool is_doubtful)
 {
     const struct mr_relation *now = places->now;
     for (uint32_t i = 0; i < seen->number_count; i++) {
         const struct mr_seen_number *hidden = &seen->numbers[i];
         uint32_t number = mr_seen_number_in_part(numbers, hidden->number);
         for (uint32_t a = 0; a < now->attribute_count; a++) {
-            bool is_it = now->attributes[a].number == number;
+            bool is_it = now->attributes[a].number == number && hidden->is_doubtful == is_doubtful;
             for (uint32_t c = 0; is_it && c < now->column_count; c++) {
                 if (!hides[c] && mr_places_may_be(places, a, c) &&
                     !is_as_learned(seen, judged, hidden->name, now->columns[c].name)) {
@@ -190,6 +191,24 @@ static const char *shown_by_name(const struct mr_seen *seen, const char *judged,
         has_new |= !hides[c] && !seen_has(seen, seen->count, now->columns[c].name);
     }
     return has_new ? lost : NULL;
+}
+
+/* Where names do not tell what the last version's doubtful columns are now, but each column that is
+ * shown surely has another number than those: all of these count as hidden from then on, as nothing
+ * is left to tell them by. Not where a new name is shown. */
+static void number_lost(struct mr_seen *seen, const char *name, const struct mr_places *places,
+                        const bool *hides)
+{
+    if (seen == NULL || seen->is_numbered || places == NULL || places->is_open ||
+        lost_of(seen, places->now, hides) != NULL ||
+        shown_by_name(seen, name, places->now, hides) == NULL ||
+        shown_of(seen, name, "", places, hides, true) != NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        seen->is_numbered |= seen->numbers[i].is_doubtful;
+        seen->numbers[i].is_doubtful = false;
+    }
 }
 
 /* Whether it is about that table and no other. */
@@ -292,7 +311,7 @@ static const char *lost_of_origin(const struct mr_hidden *hidden, const struct m
     if (places != NULL && mr_seen_numbers_tell(seen, origin)) {
         MR_TEXT(judged);
         mr_text_format(&judged, "%s.%s", origin->schema, origin->table);
-        return shown_of(seen, judged.data, origin->numbers, places, hides);
+        return shown_of(seen, judged.data, origin->numbers, places, hides, false);
     }
     return by_names && !seen->is_learned ? doubtful_of(seen, now, hides) : NULL;
 }
@@ -365,7 +384,7 @@ static const char *judge_known(const struct mr_hidden *hidden, const struct mr_r
             lost_of_origin(hidden, now, &now->origins[i], places, topic, hides, by_oid == NULL);
     }
     if (by_oid != NULL && column == NULL) {
-        column = places == NULL ? NULL : shown_of(by_oid, name, "", places, hides);
+        column = places == NULL ? NULL : shown_of(by_oid, name, "", places, hides, false);
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
             column = shown_by_name(by_oid, name, now, hides);
         }
@@ -595,6 +614,7 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     const char *before = NULL;
     MR_HOLD(&hidden->lock);
     mr_seen_adopt(&hidden->seen, relation->oid, name.data, topic);
+    number_lost(mr_seen_find(&hidden->seen, relation->oid, NULL, topic), name.data, places, hides);
     const char *column = judge_hidden(hidden, relation, places, name.data, topic, hides, &before);
     mr_status status =
         column == NULL ? MR_OK : unmatched(hidden, relation, before, column, ret_error);

@@ -168,33 +168,60 @@ static void drop_oldest_seen(struct mr_seen_tables *tables, const char *name, co
     }
 }
 
-void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name)
+void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name, bool is_doubtful)
 {
-    for (uint32_t i = 0; i < seen->number_count; i++) {
-        if (seen->numbers[i].number == number) {
-            free(seen->numbers[i].name);
-            seen->numbers[i].name = MR_STRDUP(name);
-            return;
-        }
+    if (MR_ANY(known, seen->numbers, seen->number_count,
+               known->number == number && known->is_doubtful == is_doubtful &&
+                   strcmp(known->name, name) == 0)) {
+        return;
     }
     MR_GROW(seen->numbers, seen->number_room, seen->number_count + 1);
-    seen->numbers[seen->number_count++] =
-        (struct mr_seen_number){.number = number, .name = MR_STRDUP(name)};
+    seen->numbers[seen->number_count++] = (struct mr_seen_number){
+        .number = number, .is_doubtful = is_doubtful, .name = MR_STRDUP(name)};
 }
 
-/* It may come back under any name, so all numbers that it may have count as hidden; if a list of
- * columns may have left out one before it, those that it may have then do not, and names decide
- * (false), as where no name is certain. */
-static bool number_hidden(struct mr_seen *made, const struct mr_places *places, uint32_t column)
+/* Under the name that it was hidden under last. */
+static void number_surely(struct mr_seen *made, uint32_t number, const char *name)
 {
-    const bool is_one = mr_places_number(places, column) != 0;
-    bool has_all = true;
-    for (uint32_t a = 0; a < places->now->attribute_count; a++) {
-        if (is_one ? mr_places_may_be(places, a, column)
-                   : !places->is_open && mr_places_may_be_of_all(places, a, column)) {
-            mr_seen_add_number(made, places->now->attributes[a].number, made->columns[column]);
-        } else {
-            has_all &= !mr_places_may_be(places, a, column);
+    for (uint32_t i = 0; i < made->number_count; i++) {
+        if (made->numbers[i].number == number) {
+            free(made->numbers[i].name);
+            made->numbers[i].name = MR_STRDUP(name);
+        }
+    }
+    mr_seen_add_number(made, number, name, false);
+}
+
+/* Whether hidden columns without a certain number have few that they may have. */
+static bool may_be_few(const struct mr_seen *made, const struct mr_places *places)
+{
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < made->count; c++) {
+        bool is_open = made->hides[c] && mr_places_number(places, c) == 0;
+        for (uint32_t a = 0; is_open && a < places->now->attribute_count; a++) {
+            count += mr_places_may_be(places, a, c);
+        }
+    }
+    return !places->is_open && count <= MR_COLUMNS_MAX;
+}
+
+/* It may come back under any name, so all numbers that it may have count as hidden; but those that
+ * it may only have if a list of columns left out one before it are doubtful, and names decide
+ * (false), as where there are none, because no name is certain or numbers are too many. */
+static bool number_hidden(struct mr_seen *made, const struct mr_places *places, uint32_t column,
+                          bool has_few)
+{
+    const struct mr_relation *now = places->now;
+    const uint32_t number = mr_places_number(places, column);
+    bool has_all = number != 0 || has_few;
+    if (number != 0) {
+        number_surely(made, number, made->columns[column]);
+    }
+    for (uint32_t a = 0; number == 0 && has_few && a < now->attribute_count; a++) {
+        if (mr_places_may_be(places, a, column)) {
+            bool is_doubtful = !mr_places_may_be_of_all(places, a, column);
+            mr_seen_add_number(made, now->attributes[a].number, made->columns[column], is_doubtful);
+            has_all &= !is_doubtful;
         }
     }
     return has_all;
@@ -205,11 +232,15 @@ static void number_seen(struct mr_seen *made, const struct mr_seen *before,
                         const struct mr_places *places)
 {
     for (uint32_t i = 0; i < before->number_count; i++) {
-        mr_seen_add_number(made, before->numbers[i].number, before->numbers[i].name);
+        const struct mr_seen_number *known = &before->numbers[i];
+        if (!known->is_doubtful) {
+            mr_seen_add_number(made, known->number, known->name, false);
+        }
     }
     made->is_numbered = places != NULL;
+    bool has_few = places != NULL && may_be_few(made, places);
     for (uint32_t c = 0; places != NULL && c < made->count; c++) {
-        made->is_numbered &= !made->hides[c] || number_hidden(made, places, c);
+        made->is_numbered &= !made->hides[c] || number_hidden(made, places, c, has_few);
     }
 }
 
@@ -235,7 +266,7 @@ static bool number_unsent(const struct mr_seen_tables *tables, const struct mr_p
             const struct mr_attribute *attribute = &places->now->attributes[a];
             any = true;
             if (made != NULL) {
-                mr_seen_add_number(made, attribute->number, attribute->name);
+                number_surely(made, attribute->number, attribute->name);
             }
         }
     }
@@ -252,7 +283,7 @@ static void number_origins(const struct mr_seen_tables *tables, struct mr_seen *
         for (uint32_t k = 0; tell && k < seen->number_count; k++) {
             uint32_t number = mr_seen_number_in_part(origin->numbers, seen->numbers[k].number);
             if (number != 0) {
-                mr_seen_add_number(made, number, seen->numbers[k].name);
+                mr_seen_add_number(made, number, seen->numbers[k].name, false);
             }
         }
     }
@@ -334,7 +365,8 @@ void mr_seen_adopt(struct mr_seen_tables *tables, uint32_t oid, const char *name
     }
     struct mr_seen made = seen_copy(from, topic);
     for (uint32_t i = 0; i < from->number_count; i++) {
-        mr_seen_add_number(&made, from->numbers[i].number, from->numbers[i].name);
+        const struct mr_seen_number *known = &from->numbers[i];
+        mr_seen_add_number(&made, known->number, known->name, known->is_doubtful);
     }
     mr_seen_put_undecided(tables, &made);
 }
@@ -360,7 +392,7 @@ static void seen_move(struct mr_seen_tables *there, const struct mr_seen *from,
     for (uint32_t i = 0; i < made.count; i++) {
         uint32_t number = made.hides[i] ? number_of(now, made.columns[i]) : 0;
         if (number != 0) {
-            mr_seen_add_number(&made, number, made.columns[i]);
+            mr_seen_add_number(&made, number, made.columns[i], false);
         }
         made.is_numbered &= !made.hides[i] || number != 0;
     }

@@ -11,9 +11,11 @@
 #include "event/kin.h"
 #include "event/places.h"
 
-/* A column that was hidden once, by the number that only it has, and the name that it had last. */
+/* A column that was hidden once, by the number that only it has, and the name that it had last; of
+ * several numbers that it may have had, each. */
 struct mr_seen_number {
     uint32_t number;
+    bool is_doubtful; /* of the last version: a column may have it for which names decide */
     char *name;
 };
 
@@ -97,8 +99,8 @@ void mr_seen_reduce(struct mr_seen *seen);
 /* As mr_seen_put, but for what no rule hides any more: that somebody has decided to show. */
 void mr_seen_put_undecided(struct mr_seen_tables *tables, struct mr_seen *seen);
 
-/* Under the name that it was hidden under last. */
-void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name);
+/* Unless it is there, under that name. */
+void mr_seen_add_number(struct mr_seen *seen, uint32_t number, const char *name, bool is_doubtful);
 
 /* Takes over what it is made of. */
 struct mr_seen *mr_seen_put(struct mr_seen_tables *tables, const struct mr_seen *seen);

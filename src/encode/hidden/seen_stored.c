@@ -20,7 +20,8 @@ struct seen_groups {
 };
 
 /* What such tables have in common: schema, topic, what is known, the columns, each with a sign
- * before it, - for one that is hidden, and numbers with names. */
+ * before it, - for one that is hidden, and numbers with names, before the number of a doubtful one:
+ * an older millrace leaves that out. */
 static cJSON *group_head(const struct mr_seen *seen, bool is_partial)
 {
     cJSON *head = cJSON_CreateArray();
@@ -44,8 +45,11 @@ static cJSON *group_head(const struct mr_seen *seen, bool is_partial)
     cJSON *numbers = cJSON_CreateArray();
     cJSON_AddItemToArray(head, numbers);
     for (uint32_t i = 0; i < seen->number_count; i++) {
-        cJSON_AddItemToArray(numbers, cJSON_CreateNumber(seen->numbers[i].number));
-        cJSON_AddItemToArray(numbers, cJSON_CreateString(seen->numbers[i].name));
+        bool is_doubtful = seen->numbers[i].is_doubtful;
+        cJSON *number = cJSON_CreateNumber(seen->numbers[i].number);
+        cJSON *name = cJSON_CreateString(seen->numbers[i].name);
+        cJSON_AddItemToArray(numbers, is_doubtful ? name : number);
+        cJSON_AddItemToArray(numbers, is_doubtful ? number : name);
     }
     return head;
 }
@@ -235,11 +239,13 @@ static void take_columns(struct mr_seen *seen, const cJSON *column, int count)
     }
 }
 
-static void take_numbers(struct mr_seen *seen, const cJSON *number)
+static void take_numbers(struct mr_seen *seen, const cJSON *at)
 {
-    for (; number != NULL && number->next != NULL; number = number->next->next) {
-        if (cJSON_IsNumber(number) && cJSON_IsString(number->next)) {
-            mr_seen_add_number(seen, (uint32_t)number->valuedouble, number->next->valuestring);
+    for (; at != NULL && at->next != NULL; at = at->next->next) {
+        bool is_doubtful = cJSON_IsString(at);
+        const cJSON *number = is_doubtful ? at->next : at, *name = is_doubtful ? at : at->next;
+        if (cJSON_IsNumber(number) && cJSON_IsString(name)) {
+            mr_seen_add_number(seen, (uint32_t)number->valuedouble, name->valuestring, is_doubtful);
         }
     }
 }
