@@ -143,7 +143,8 @@ def test_partitions_of_partitions_of_others(scene):
     assert process.stop() == 0
 
 
-def test_a_stranger_takes_the_lock(scene, topic):
+@pytest.mark.parametrize("way", ["pg_advisory_lock", "pg_advisory_lock_shared"])
+def test_a_stranger_takes_the_lock(scene, topic, way):
     """Every role may take an advisory lock. It holds the stream up, not without a word, and does not end it."""
     process = scene.process().start().streaming()
     with scene.connect_as(scene.roles.stranger) as stranger:
@@ -153,7 +154,7 @@ def test_a_stranger_takes_the_lock(scene, topic):
         assert len(locks) == 2
         stranger.execute("SELECT pg_advisory_lock_shared(%s)", [next(key for mode, key in locks if mode == "ShareLock")])
         assert process.stop() == 0
-        stranger.execute("SELECT pg_advisory_lock(%s)", [next(key for mode, key in locks if mode == "ExclusiveLock")])
+        stranger.execute(f"SELECT {way}(%s)", [next(key for mode, key in locks if mode == "ExclusiveLock")])
         process.start()
         told = process.wait_for("claim_held_up")
         assert told["role"] == scene.roles.stranger and str(stranger.info.backend_pid) in told["remedy"], told

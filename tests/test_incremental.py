@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from endless import Endless
-from kit import BINARY, connect, dsn, eventually, expect
+from kit import BINARY, connect, dsn, eventually, expect, stand
 from test_reload import reload, with_tables
 from test_snapshot import as_rows, folded, read_until, table_rows
 
@@ -675,3 +675,20 @@ def test_tables_that_come(database, millrace, topic, mode):
     assert len(thirds) == 5
     database.run(f"INSERT INTO t_first VALUES ({LAST}, 0)")
     assert keys_read(read_until(topic(database.topic("t_first")), f'{{"id":{LAST}}}')) == []
+
+
+def test_a_request_that_a_kill_would_forget_is_said(database, millrace):
+    """While Kafka is away nothing is stored: the command does not end as if all were well."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    state = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
+    process = millrace(sink__kafka__state_topic=json.dumps(state)).start().streaming()
+    database.run("INSERT INTO t VALUES (2)")
+    database.all_confirmed()
+    stand("kafka-stop", "KILL")
+    try:
+        assert "a kill of millrace would forget it" in expect(command(process, "public.t"), 69, "not done yet")
+        process.kill()
+    finally:
+        stand("kafka-start")
+    process.start().streaming()
+    expect(command(process), 0, "nothing is copied")

@@ -165,6 +165,47 @@ def test_an_interrupt_says_so_and_stops_in_order(scene):
     scene.goes_on(set())
 
 
+def parts(run, name):
+    """The processes that a command has started, of that program."""
+    with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split() if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name]
+
+
+@pytest.mark.parametrize("way, program, number, code", [("everything", "millrace", signal.SIGTERM, 10), ("differing", "millrace-verify", signal.SIGKILL, 137)])
+def test_a_part_of_it_is_stopped_by_somebody(scene, way, program, number, code):
+    """Its millrace, in order, with exit code 0, and its verifier: nothing is done, and nothing is known to differ."""
+    scene.lose("gone", more=5000)
+    with begun(scene, way) as run:
+        os.kill(*parts(run, program), number)
+        run.communicate(timeout=60)
+    said = " ".join(read(f"{scene.process.folder}/said").split())
+    assert run.returncode == code and re.search(r"[Rr]un it again(: it goes on where it was)?\.$", said) and "Done" not in said, said
+    assert "settled" not in (scene.gap() or {})
+    assert scene.recover("--choose", way, "--yes")[0] == 0
+    scene.goes_on(set() if way == "differing" else GONE)
+
+
+def test_the_stream_goes_on_while_the_person_thinks(scene):
+    """By somebody who accepts the gap: the copy that was chosen does not come of itself, and is not called done."""
+    scene.lose("gone")
+    leader, follower = pty.openpty()
+    with subprocess.Popen(scene.command("--choose", "everything"), env=scene.process.environment, stdin=follower, stdout=follower,
+                          stderr=subprocess.PIPE, text=True) as run:
+        os.close(follower)
+        said = b""
+        while b"Do it?" not in said:
+            said += os.read(leader, 4096)
+        scene.process.configure(**scene.options, snapshot__mode='"accept_gap"').start().streaming()
+        assert scene.process.stop() == 0
+        scene.process.configure(**scene.options)
+        os.write(leader, b"yes\n")
+        assert "nothing was copied" in run.communicate(timeout=120)[1] and run.returncode == 69
+    os.close(leader)
+    assert "settled" not in scene.gap()
+    assert scene.recover("--choose", "everything", "--yes")[0] == 0
+    scene.goes_on(GONE)
+
+
 def test_refused_beside_a_running_one(scene):
     """And without a stored position, with a word that is none, without HTTP."""
     code, said, errors = scene.recover("--choose", "differing", "--yes")

@@ -731,8 +731,14 @@ def test_a_copy_that_is_not_wanted_any_more(database, millrace):
 
 
 def test_initial_only_copies_and_ends(database, millrace, topic):
-    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2)")
+    """Only then with exit code 0, by which a job is over."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (2);"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE t")
     process = snapshot(millrace, ("t",), snapshot__mode='"initial_only"', sink__kafka__state_topic='""')
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        process.start().wait_for("http_listening")
+        assert process.stop() == 3
     assert process.run_to_end(60)[0] == 0
     assert [r.json["source"]["snapshot"] for r in topic(database.topic("t")).take(2)] == ["first", "last"]
     assert slots(database) == []

@@ -118,6 +118,7 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
         cJSON_Delete(state);
         poll(NULL, 0, LOOK_MS);
     }
+    bool is_stored = status != MR_OK || !cJSON_IsFalse(mr_object_at(state, "stored"));
     if (status == MR_OK) {
         print_state(state, to);
         fflush(to);
@@ -127,5 +128,10 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
         *ret_error = refused;
         return refused.status;
     }
-    return status;
+    return is_stored || !asks
+               ? status
+               : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "what was asked for could not be stored yet, and a kill of millrace would "
+                         "forget it; see what keeps Kafka or the stream (millrace status), and "
+                         "look again once it goes on (millrace snapshot)");
 }

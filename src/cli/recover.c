@@ -125,24 +125,34 @@ static bool child_has_ended(struct doing *doing)
 
 /* It says so itself: the slot is also held by those who look what it has, and by a copy's end. No
  * answer is none yet. */
-static bool is_streaming(const struct mr_recover *recover)
+static bool is_streaming(const struct mr_recover *recover, bool *ret_is_copied)
 {
     MR_OBJECT cJSON *status = NULL;
     struct mr_error unused;
-    return mr_client_object(&recover->config->http, "/status", NULL, &status, &unused) == MR_OK &&
-           mr_show_is(status, "source.connected");
+    if (mr_client_object(&recover->config->http, "/status", NULL, &status, &unused) != MR_OK) {
+        return false;
+    }
+    const char *copy = mr_show_word(status, "snapshot.state");
+    *ret_is_copied = strcmp(copy, "done") == 0;
+    return mr_show_is(status, "source.connected") && strcmp(copy, "running") != 0;
 }
 
-/* MR_END: the child has ended. */
-static mr_status await_stream(struct doing *doing, struct mr_error *ret_error)
+/* MR_END: the child has ended. A stream that could go on after all, because somebody has accepted
+ * the gap since the look, copies nothing. */
+static mr_status await_stream(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
 {
-    while (!is_streaming(doing->recover)) {
+    bool is_copied = false;
+    while (!is_streaming(doing->recover, &is_copied)) {
         if (child_has_ended(doing)) {
             return MR_END;
         }
         MR_TRY(wait_a_moment(doing, ret_error));
     }
-    return MR_OK;
+    return way != MR_WAY_EVERYTHING || is_copied
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "nothing was copied: somebody has had the stream go on since recover "
+                         "looked; run it again");
 }
 
 /* `*ret_is`: what the answer says of that name. */
@@ -226,7 +236,7 @@ static mr_status prove_and_repair(const struct doing *doing, int *ret_code,
 
 static mr_status recover_close_gap(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
 {
-    MR_TRY(await_stream(doing, ret_error));
+    MR_TRY(await_stream(doing, way, ret_error));
     if (way == MR_WAY_DIFFERING) {
         MR_TRY(recover_keep(doing, NULL, ret_error));
         MR_TRY(prove_and_repair(doing, &doing->code, ret_error));
@@ -270,30 +280,31 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the process to recover with has ended");
     }
     mr_status status = recover_close_gap(&doing, way, ret_error);
-    bool ended_early = status == MR_END;
     stop_child(&doing);
     *ret_code = doing.code;
-    if (ended_early) {
+    if (status == MR_END && doing.code != 0) {
         printf("millrace has ended with exit code %d; its log says why.\n", doing.code);
         return MR_OK;
     }
-    if (status == MR_AGAIN) {
+    if (status == MR_AGAIN || status == MR_END) { /* we, or our millrace alone, in order */
         puts("Interrupted. Run it again: it goes on where it was.");
         *ret_code = mr_status_exit_code(MR_ERR_HISTORY);
         return MR_OK;
     }
     MR_TRY(status);
+    bool is_unequal =
+        doing.code == MR_VERIFY_CODE_IN_PART || doing.code == MR_VERIFY_CODE_DIFFERENT;
     puts(doing.code == 0 && !doing.is_noted
              ? "Done; there is no gap to keep. Start millrace as usual."
          : doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
-         : doing.code == MR_VERIFY_CODE_NONE
+         : !is_unequal
              ? "The stream can go on, but not all is proved, as the lines above say: run it again."
              : "Not certainly equal, as the lines above say: the gap stays open. Where events "
                "are of an older\nform, start millrace, copy those tables (millrace snapshot TABLE) "
                "until millrace snapshot says\ndone, stop it, and run this again. Else copy "
                "everything, "
                "and have the consumers drop what is gone,\nor leave the gap:");
-    if (doing.code == MR_VERIFY_CODE_IN_PART || doing.code == MR_VERIFY_CODE_DIFFERENT) {
+    if (is_unequal) {
         print_command(recover, mr_ways[MR_WAY_EVERYTHING]);
         print_command(recover, mr_ways[MR_WAY_GAP]);
     }

@@ -529,6 +529,13 @@ static mr_status app_run(struct app *app, int signal_fd, int done_fd, struct mr_
     MR_TRY(app_start(app, done_fd, ret_error));
     run_wait_for_end(app, signal_fd, done_fd);
     mr_status status = mr_pipeline_join(app->pipeline, ret_error);
+    bool is_part =
+        app->config->daemon->copies.only && mr_copies_stats(app->copies).state != MR_COPY_DONE;
+    if (status == MR_OK && is_part) { /* the code says that the rows are copied */
+        status = mr_fail(ret_error, MR_ERR_DEADLINE,
+                         "stopped before the existing rows were copied (snapshot.mode = "
+                         "\"initial_only\"); the next start copies the rest");
+    }
     if (app->config->values.stay_up != 0 && needs_person(status)) {
         stay_up(app, signal_fd, status, ret_error);
     }

@@ -73,7 +73,7 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
                       "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
                       " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_LOCK(
                           "b") "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
-                               " AND a.mode = 'ExclusiveLock'",
+                               " LIMIT 1", /* a shared one keeps us out, too */
                       lock_name(options, true).text, lock_name(options, false).text));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
