@@ -792,7 +792,11 @@ def test_a_hidden_column_that_may_have_been_another(database, millrace, topic):
       "INSERT INTO t VALUES (4, 'hidden')"], [{"hid_1": "********"}, {}, {"hid_2": "********"}, {"hid_1": "********", "hid_3": None}]),
     (["ALTER TABLE t ADD hid_1 text", "INSERT INTO t VALUES (1, 'hidden')", "ALTER TABLE t ALTER hid_1 SET DEFAULT 'x', ADD b text",
       "INSERT INTO t VALUES (2, 'hidden', 'seen')"], [{"hid_1": "********"}, {"hid_1": "********", "b": "seen"}]),
-], ids=["dropped", "altered"])
+    (["ALTER TABLE t ADD hid_1 text, ADD hid_2 text", "INSERT INTO t VALUES (1, 'hidden', 'hidden')", "ALTER TABLE t ADD b text",
+      "INSERT INTO t VALUES (2, 'hidden', 'hidden', 'seen')", "ALTER TABLE t DROP hid_2", "INSERT INTO t VALUES (3, 'hidden', 'seen')",
+      "ALTER TABLE t RENAME hid_1 TO hid_3"],
+     [{"hid_1": "********", "hid_2": "********"}, {"hid_1": "********", "hid_2": "********", "b": "seen"}, {"hid_1": "********", "b": "seen"}]),
+], ids=["dropped", "altered", "dropped later"])
 def test_a_hidden_column_that_comes_and_goes_in_a_backlog_stops_nothing(database, millrace, topic, statements, expected):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(tables=("public.*",), columns__mask='["public.t:hid_.*=8"]').start().streaming()

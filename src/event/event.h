@@ -165,7 +165,7 @@ struct mr_layout;
 struct mr_attribute {
     uint32_t number;
     const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
-    bool is_there;    /* the table has it still */
+    bool is_there;    /* the table has it still, or who dropped it came later */
 };
 
 struct mr_table_part {

@@ -23,8 +23,9 @@ void mr_places_done(struct mr_places *places);
 /* Whether the attribute, by its place among them, may be that column. */
 bool mr_places_may_be(const struct mr_places *places, uint32_t attribute, uint32_t column);
 
-/* The same if all columns were sent that the table had: those that it has still, it had since there
- * was one of a higher number. A publication's list of columns, and generated ones, are not so. */
+/* The same if all columns were sent that the table had: those that it has still, or that were
+ * dropped later, it had since there was one of a higher number. A publication's list of columns,
+ * and generated ones, are not so. */
 bool mr_places_may_be_of_all(const struct mr_places *places, uint32_t attribute, uint32_t column);
 
 /* The column's number; 0: it may be one of several, or is none. */

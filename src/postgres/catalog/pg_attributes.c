@@ -32,7 +32,8 @@ static mr_status take_attribute(void *context, const struct mr_pg_result *row,
     struct reading *reading = context;
     struct mr_pg_attributes *attributes = reading->attributes;
     const char *name = mr_pg_result_value(row, 0, NAME); /* NULL: it was dropped */
-    bool is_certain = is_older((uint32_t)mr_pg_result_number(row, 0, WRITTEN), reading->xid);
+    const uint32_t written = (uint32_t)mr_pg_result_number(row, 0, WRITTEN);
+    bool is_certain = is_older(written, reading->xid);
     if (attributes->count == MR_COLUMNS_MAX) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the columns of a table and answers with more than "
@@ -45,7 +46,7 @@ static mr_status take_attribute(void *context, const struct mr_pg_result *row,
     attributes->items[attributes->count++] =
         (struct mr_attribute){.number = (uint32_t)mr_pg_result_number(row, 0, NUMBER),
                               .name = is_certain ? MR_STRDUP(name) : NULL,
-                              .is_there = name != NULL};
+                              .is_there = name != NULL || written != reading->xid};
     return MR_OK;
 }
 
