@@ -274,7 +274,7 @@ def test_a_program_prints_tokens(database, provider, by_program, printer, delive
     assert printer.times() > begun
     printer.put_token(provider, 12)
     printer.write("exit 1")
-    eventually(lambda: "run it as millrace's user" in said(process), 60, "the warning")
+    eventually(lambda: "run it as millrace's user" in said(process), 130, "the warning")  # a standstill that lasts is said again after a minute
     printer.put_token(provider, 3600)
     printer.write(f"cat {printer.file}")
     database.run("INSERT INTO t VALUES (12)")
@@ -303,7 +303,7 @@ def test_a_program_that_gives_none(database, provider, by_program, printer, deli
     process = by_program()
     expect(check(process), 69, "run it as millrace's user")
     process.start()
-    eventually(lambda: "run it as millrace's user" in said(process), 60, "the warning")
+    eventually(lambda: "run it as millrace's user" in said(process), 130, "the warning")  # a standstill that lasts is said again after a minute
     printer.put_token(provider, 3600)
     printer.write(f"cat {printer.file}")
     process.streaming()
