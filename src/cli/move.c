@@ -68,17 +68,22 @@ static mr_status claim(struct move *move, bool changes, struct mr_error *ret_err
     return changes ? mr_pg_claim(move->stream, move->source, &stands_by, ret_error) : MR_OK;
 }
 
-static mr_status look_at_stored(struct move *move, struct mr_error *ret_error)
+static mr_status is_there(const struct move *move, bool found, struct mr_error *ret_error)
 {
     const struct mr_kafka_options *options = &move->config->kafka;
+    return found ? MR_OK
+                 : mr_fail(ret_error, MR_ERR_CONFIG,
+                           "no position of \"%s\" is stored in Kafka topic \"%s\", so "
+                           "there is nothing to move",
+                           options->state_name, options->state_topic);
+}
+
+static mr_status look_at_stored(struct move *move, struct mr_error *ret_error)
+{
     struct mr_kafka_stored stored;
-    MR_TRY(mr_kafka_look_at_stored(options, move->stop_fd, &stored, ret_error));
+    MR_TRY(mr_kafka_look_at_stored(&move->config->kafka, move->stop_fd, &stored, ret_error));
     move->stored = stored.state;
-    return stored.found ? MR_OK
-                        : mr_fail(ret_error, MR_ERR_CONFIG,
-                                  "no position of \"%s\" is stored in Kafka topic \"%s\", so "
-                                  "there is nothing to move",
-                                  options->state_name, options->state_topic);
+    return is_there(move, stored.found, ret_error);
 }
 
 static void take_batch(void *context, struct mr_batch *batch)
@@ -98,8 +103,7 @@ static mr_status open_to_store(struct move *move, struct mr_error *ret_error)
     MR_TRY(sink->ops->open(sink, ret_error));
     mr_checkpoint_done(&move->stored);
     MR_TRY(sink->ops->load(sink, &is_stored, &move->stored, ret_error));
-    MR_ASSERT(is_stored); /* a moment ago it was */
-    return MR_OK;
+    return is_there(move, is_stored, ret_error); /* a moment ago it was */
 }
 
 static mr_status move_store(struct move *move, const struct mr_checkpoint *state,
