@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from kit import connect, eventually
+from faults.servers import Proxy
+from kit import connect, dsn, eventually
 from ledger import TABLE, Check, Writers, confirmed_past, peak_rss_mb, size
 from processes import threads
 
@@ -29,6 +30,21 @@ def test_a_stop_does_not_wait_for_the_next_status_update(database, millrace, top
     database.run("INSERT INTO t SELECT 1, i FROM generate_series(1, 50) i")
     topic(database.topic("t")).take(50)
     assert process.stop(6) == 0  # of the 10 s after which a server is told of what is stored anyhow
+
+
+def test_a_stop_whose_last_confirmation_nobody_answers(database, millrace):
+    """Written to a socket is not heard; without a stored position the slot alone tells the next start where to go on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    proxy = Proxy(int(os.environ["PGPORT"]))
+    process = millrace(sink__kafka__state_topic='""', pipeline__shutdown_deadline='"3s"')
+    process.environment["TEST_URL"] = dsn(database.name, proxy.port)
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    eventually(lambda: process.figure("millrace_records_acknowledged_total") == 1, what="the record")
+    proxy.set("hold")
+    assert process.stop() == 3 and process.log("confirm_unanswered")
+    assert "may come twice" in process.log("stopped")[0]["message"]
+    proxy.close()
 
 
 def test_sigterm_under_load_loses_and_repeats_nothing(database, millrace, topic):

@@ -300,21 +300,27 @@ static bool lost_rows_are_owed(const struct mr_intake *intake)
 /* The last word to the server, and its answer. */
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    if (!mr_intake_is_open(intake)) {
-        /* The next start goes on where the sink says, whatever the server knows. Of a stream that
-         * never began there is nothing new to confirm. */
-        if (intake->pipeline->port.stores || intake->feedback.confirmed_ns == 0 ||
-            rows_are_confirmed(intake)) {
-            return MR_OK;
+    bool was_open = mr_intake_is_open(intake);
+    if (was_open) {
+        mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);
+        mr_intake_disconnect(intake, intake->stop_deadline_ns);
+        if (status != MR_OK) {
+            return MR_ERR_DEADLINE;
         }
-        return mr_fail(
-            ret_error, MR_ERR_DEADLINE,
-            "stopped while PostgreSQL was away, so it may not know what is delivered; nothing is "
-            "lost, but some rows may come twice after the next start");
     }
-    mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);
-    mr_intake_disconnect(intake, intake->stop_deadline_ns);
-    return status == MR_OK ? MR_OK : MR_ERR_DEADLINE;
+    /* Without an answer, what was confirmed before may not have come either. */
+    bool is_known = was_open
+                        ? !intake->pipeline->source->unanswered || mr_intake_last_row(intake) == 0
+                        : intake->feedback.confirmed_ns == 0 || rows_are_confirmed(intake);
+    /* The next start goes on where the sink says, whatever the server knows. Of a stream that
+     * never began there is nothing new to confirm. */
+    if (intake->pipeline->port.stores || is_known) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_DEADLINE,
+        "stopped while PostgreSQL was away, so it may not know what is delivered; nothing is "
+        "lost, but some rows may come twice after the next start");
 }
 
 static mr_status intake_run(struct mr_intake *intake, struct mr_error *ret_error)

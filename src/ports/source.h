@@ -81,6 +81,7 @@ struct mr_failed_place {
 struct mr_source {
     const struct mr_source_ops *ops;
     struct mr_failed_place failed; /* of the last `receive`; until `close` */
+    bool unanswered;               /* the last `close` could not make sure */
     /* The source counts, anybody reads. */
     mr_counter received_bytes;          /* of messages */
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */

@@ -426,7 +426,8 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     if (source->conn == NULL) {
         return;
     }
-    if (deadline_ns > 0 && mr_pg_end_replication(source->conn, deadline_ns) != MR_OK) {
+    base->unanswered = deadline_ns > 0 && mr_pg_end_replication(source->conn, deadline_ns) != MR_OK;
+    if (base->unanswered) {
         mr_log(MR_LOG_WARN, "confirm_unanswered",
                "the server did not answer the last confirmation in time; some rows may come twice");
     }

@@ -217,8 +217,8 @@ MUTANTS = [
            "    if (mr_lane_has_records(lane)) {\n        uint64_t needed = lane->handed.needed;\n        mr_lane_hand_over(lane);\n"
            "        lane->handed.needed = needed;\n        return MR_OK;", "unit pipeline_test"),
     Mutant("leaves without the last confirmation", INTAKE,
-           "    mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);\n    mr_intake_disconnect",
-           "    mr_status status = MR_OK;\n    (void)ret_error;\n    mr_intake_disconnect",
+           "        mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);\n        mr_intake_disconnect",
+           "        mr_status status = MR_OK;\n        (void)ret_error;\n        mr_intake_disconnect",
            "unit pipeline_test"),
     Mutant("goes on behind a lost sink session", SESSION,
            "    close_source(intake, 0); /* with the claim that an earlier session had */\n", "", "unit pipeline_test"),
