@@ -343,6 +343,25 @@ def test_a_look_at_the_old_slot_is_no_stream_yet(database, scene):
     scene.goes_on(GONE)
 
 
+def test_a_copy_that_leaves_rows_out_closes_no_gap(scene):
+    """The stream has no condition, and rows that snapshot.where does not select may have changed in the gap."""
+    conditions = {**scene.options, "snapshot__where": '["public.t: id > 1000"]'}
+    scene.lose("gone").process.configure(**conditions)
+    code, said, log = scene.recover("--choose", "everything", "--yes")
+    assert code == 10 and "snapshot.where leaves rows out" in said + log, (code, said, log)
+    scene.process.configure(**conditions, snapshot__mode='"when_needed"')
+    process = scene.process.start().streaming()
+    assert process.log("snapshot_done") and not process.log("gap_copied")
+    assert process.stop() == 0
+    assert "settled" not in scene.gap()
+    expect(check(process), 0, "is in no topic, and nothing was done about it")
+    scene.process.configure(**scene.options)
+    code, said, _ = scene.recover("--choose", "everything", "--yes")
+    assert code == 0 and "Done, and kept" in said, (code, said)
+    assert scene.gap()["settled"] == "everything"
+    scene.goes_on(GONE)
+
+
 @pytest.mark.parametrize("mode", ["always", "when_needed"])
 def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode):
     """Also without exit code 10: with `always`, and where the stored position is lost; not where nothing waited."""

@@ -117,6 +117,11 @@ static void find_ways(struct mr_recover *recover)
                         check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
     recover_look_refuse(recover, MR_WAY_DIFFERING, recover->refusals[MR_WAY_GAP]);
     recover_look_refuse(recover, MR_WAY_EVERYTHING, check_start(recover, copies, false).text);
+    if (recover->config->source.where_count > 0) {
+        recover_look_refuse(recover, MR_WAY_EVERYTHING,
+                            "snapshot.where leaves rows out, which may have changed in the gap: "
+                            "take it out of the file for this");
+    }
     uint32_t proved = 0;
     const char *why = NULL;
     for (uint32_t i = 0; i < recover->tables.count; i++) {

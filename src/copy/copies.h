@@ -18,6 +18,7 @@ struct mr_copies_options {
     bool only;               /* and then the flow stops */
     bool when_needed;        /* also where the stream can't go on; the server knows when that is */
     bool accepts_gap;        /* where it can't, it goes on at a new slot, and none are copied */
+    bool leaves_rows_out;    /* snapshot.where may: such a copy closes no gap */
     bool converts;           /* events have values in other forms than the server's */
     size_t change_bytes_max; /* of one change's records */
     size_t row_bytes_max;    /* of a row that is copied while the stream runs; 0: no limit */

@@ -835,7 +835,7 @@ static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *k
                MR_LOG_LSN("from", from), MR_LOG_LSN("to", copy->lsn));
     }
     mr_chunk_requests_note_gap(snapshot->requests, known, from, copy->lsn, is_new || accepts,
-                               !accepts);
+                               !accepts && !snapshot->options.leaves_rows_out);
 }
 
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,

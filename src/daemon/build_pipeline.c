@@ -123,6 +123,7 @@ static void build_copy(struct mr_config *config)
     config->daemon->copies.only = config->source.copies == MR_COPIES_ONLY;
     config->daemon->copies.when_needed = mr_pg_mends_gap(config->source.copies);
     config->daemon->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
+    config->daemon->copies.leaves_rows_out = config->source.where_count > 0;
     config->daemon->pipeline.lanes_beside = config->daemon->copies.workers;
     enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
     if (strlen(values->slot_name) > SLOT_NAME_MAX) {

@@ -353,6 +353,8 @@ MUTANTS = [
            "test_recover.py::test_a_look_at_the_old_slot_is_no_stream_yet"),
     Mutant("a stream that goes on counts as a copy", "src/cli/recover.c", "way != MR_WAY_EVERYTHING || is_copied", "way < MR_WAYS || is_copied",
            "test_recover.py::test_the_stream_goes_on_while_the_person_thinks"),
+    Mutant("a copy that leaves rows out closes a gap", "src/copy/snapshot.c", "!accepts && !snapshot->options.leaves_rows_out);", "!accepts);",
+           "test_recover.py::test_a_copy_that_leaves_rows_out_closes_no_gap"),
     Mutant("rows from before the publication was gone hide those from then", "src/postgres/server/pg_identity.c",
            "enum { PEEKED_CHANGES = 100000 };", "enum { PEEKED_CHANGES = 1 };",
            "test_recover.py::test_a_publication_that_was_made_again"),
