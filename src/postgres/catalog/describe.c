@@ -11,6 +11,7 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     const struct mr_pg_source_options *options = catalog->options;
     struct mr_pg_horizon horizon;
     MR_TRY(mr_pg_horizon_read(conn, is_of_rows, &horizon, ret_error));
+    catalog->parent_oid = 0; /* what was answered before goes, too */
     MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, &horizon, ret_error));
     MR_TEXT(oids);
     mr_pg_captured_add_oids(&catalog->captured, &oids);

@@ -212,6 +212,30 @@ static void test_partitions_are_ours_and_others_are_not(void **state)
     mr_pg_catalog_done(&catalog);
 }
 
+/* A reload forgets what was answered, and may come before the first row that it was asked for. */
+static void test_another_connection_asks_again(void **state)
+{
+    (void)state;
+    describe_test_run(
+        "CREATE TABLE shop.parts_9 PARTITION OF shop.parts FOR VALUES FROM (90) TO (100)");
+    struct described described = full("parts_9", oid_of("parts_9"));
+    described.view.column_count = 1; /* as the table's */
+    described.columns[0].type_modifier = -1;
+    struct mr_transaction transaction = transaction_now();
+    describe_test_run("DROP TABLE shop.parts_9");
+    struct mr_pg_catalog catalog = {.options = &options};
+    for (int again = 0; again < 2; again++) {
+        mr_pg_captured_done(&catalog.captured);
+        assert_int_equal(mr_pg_catalog_read(&catalog, conn, false, &error), MR_OK);
+        described.questions = 0;
+        describe_test_describe(&catalog, &transaction, &described);
+        assert_int_equal(described.status, MR_OK);
+        assert_false(described.view.is_unlisted);
+        assert_true(described.view.is_part);
+    }
+    mr_pg_catalog_done(&catalog);
+}
+
 static void test_an_open_transaction_is_waited_for(void **state)
 {
     (void)state;
@@ -514,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_states_of_tables),
         cmocka_unit_test(test_server_patterns_and_what_else_is_sent),
         cmocka_unit_test(test_tables_that_are_streamed_and_copied),
+        cmocka_unit_test(test_another_connection_asks_again),
         cmocka_unit_test(test_a_partition_that_was_attached),
         cmocka_unit_test(test_partitions_that_are_sent_by_their_root),
         cmocka_unit_test(test_partitions_of_partitions),
