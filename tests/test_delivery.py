@@ -133,7 +133,7 @@ def test_no_allocation_per_row(database, millrace, topic):
     matter of time: none is stored here."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     counts = []
-    process = millrace(pipeline__batch_size='"32KiB"', pipeline__status_interval='"5s"', sink__kafka__state_topic='""')
+    process = millrace(pipeline__batch_size='"32KiB"', pipeline__status_interval='"20s"', sink__kafka__state_topic='""')
     database.make_topic("t")
     first = 1
     reader = topic(database.topic("t"))

@@ -485,6 +485,7 @@ def test_table_without_rest_does_not_stop_the_stream(database, millrace):
             assert (row["body"], columns) == (PLACEHOLDER, [])
         writer.join(30)
     assert outcome(process, "late") == 1
+    process.wait_for("reselect_late")
     assert len(process.log("reselect_late")) == 1
     eventually(lambda: touch(database) or last_value(database, topic), 40, "values that are read again")
 
