@@ -66,8 +66,6 @@ MUTANTS = [
            "test_snapshot.py::test_what_is_hidden_is_stored_before_the_first_row"),
     Mutant("what is owed is stored before the server has said whose it is", DELIVERY, "    if (delivery->stream->ack.acknowledged == 0 ||\n",
            "    if (delivery->stream->ack.acknowledged == 0 &&\n", "test_tables.py::test_what_was_hidden_stays_known_when_rules_change"),
-    Mutant("a connection takes for asked what another one asked", "src/postgres/catalog/describe.c", "    catalog->parent_oid = 0;", "   ",
-           "test_catalog.py"),
     Mutant("a hidden column that may have one of several numbers has none", "src/encode/hidden/seen.c",
            "return !places->is_open && count <= MR_COLUMNS_MAX;", "return !places->is_open && count == 0;",
            "test_tables.py::test_a_hidden_column_that_may_have_been_another"),
